@@ -17,6 +17,8 @@ COLUMNS = ["tests", "failed", "skipped"]
 # Folders that are parts of their own, and in how many shares; REST are all others.
 REST = "rest"
 SHARES = {"guarantees": 4, "spark": 3, REST: 3}
+# Of the second server of a kind, only the folders where it can differ.
+OF_A_SECOND_SERVER = {"guarantees": 3, "concurrency": 1}
 # What brings its own servers runs beside one leg only: with the longest tests of its leg first.
 ONCE = {"lab/scenarios": ("mysql", 4), "lab/ha": ("mariadb", 3)}
 SHARES_OF_A_DJANGO = 2
@@ -26,7 +28,8 @@ def plan(databases: Sequence[str], djangos: Sequence[str]) -> dict[str, tuple[li
     """Return the folders and the share of each part, leg by leg."""
     found: dict[str, tuple[list[str], str]] = {}
     for db in databases:
-        for folder, number in [*_once(db), *SHARES.items()]:
+        shares = SHARES if db.isalpha() else OF_A_SECOND_SERVER
+        for folder, number in [*_once(db), *shares.items()]:
             folders = _rest() if folder == REST else [f"tests/{folder}"]
             name = f"{db}/{Path(folder).name}"
             found |= {f"{name}-{at}": (folders, share) for at, share in _shares(number)}

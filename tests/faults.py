@@ -27,9 +27,10 @@ def strides(some: int, all_: int = 1) -> pytest.MarkDecorator:
     """Parametrize a test that breaks something at every n-th statement, by ``stride``.
 
     The test runs with ``some`` on each database. With ``all_``, which takes long, it runs only when
-    everything is run, and not on MariaDB.
+    everything is run, and on MySQL.
     """
-    every = pytest.param(all_, marks=[pytest.mark.exhaustive, pytest.mark.one_server])
+    long = [pytest.mark.exhaustive, pytest.mark.one_server, pytest.mark.mysql]
+    every = pytest.param(all_, marks=long)
     return pytest.mark.parametrize("stride", [some, every])
 
 

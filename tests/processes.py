@@ -142,7 +142,8 @@ class Spawn:
     def _start(self, code: str, arguments: tuple[object, ...], env: dict[str, str] | None) -> Child:
         words = [sys.executable, "-u", "-c", END_WITH_PARENT + code, *map(str, arguments)]
         # os.environ as it is now: ems_settings may have changed it since the fixture was made.
-        self._children.append(Child(words, {**os.environ, **self._env, **(env or {})}))
+        whole = {"EMS_TEST_PAGES": "no", **os.environ, **self._env, **(env or {})}
+        self._children.append(Child(words, whole))
         return self._children[-1]
 
 

@@ -13,6 +13,7 @@ The fixture ``process_env`` sets these for child processes:
 EMS_TEST_DB_NAME       the test database itself, which exists already
 EMS_TEST_FOLDER        the folder of this run: SQLite's files, EMS's state
 EMS_TEST_EMS           keys of EMS that a test has changed, as JSON
+EMS_TEST_PAGES         no: the pages of the admin are not imported, a quarter of the start
 """
 
 import json
@@ -83,7 +84,9 @@ EMS: dict[str, Any] = {
 }
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig"
+    if os.environ.get("EMS_TEST_PAGES") == "no"
+    else "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",

@@ -47,8 +47,8 @@ def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.delenv("EMS_TEST_LEG", raising=False)
 
-    def run(*databases: str) -> list[str]:
-        monkeypatch.setattr(tiers, "TIER", "commit")
+    def run(*databases: str, tier: str = "commit") -> list[str]:
+        monkeypatch.setattr(tiers, "TIER", tier)
         monkeypatch.setenv("EMS_TEST_DATABASES", ",".join(databases))
         found = []
         for name in databases:
@@ -62,20 +62,15 @@ def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 
 def test_what_needs_no_database_runs_once_and_always(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["sqlite"]
+    assert chosen("sqlite", "mariadb", "mysql", tier="all") == ["sqlite"]
     assert chosen("mariadb", "mysql") == ["mysql"]
     assert chosen("mariadb") == ["mariadb"]
 
 
-@pytest.mark.slow
-@pytest.mark.django_db(transaction=True)
-def test_what_takes_seconds_leaves_sqlite_out_where_there_is_a_server(chosen) -> None:
-    assert chosen("sqlite", "mariadb", "mysql") == ["mariadb", "mysql"]
-    assert chosen("sqlite") == ["sqlite"]
-
-
 @pytest.mark.django_db
-def test_what_is_rolled_back_runs_once_on_mysql_if_it_is_there(chosen) -> None:
+def test_what_uses_the_database_runs_once_on_mysql_if_it_is_there(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
+    assert chosen("sqlite", "mariadb", "mysql", tier="all") == ["sqlite", "mariadb", "mysql"]
     assert chosen("sqlite", "mariadb") == ["mariadb"]
     assert chosen("sqlite") == ["sqlite"]
 
@@ -87,15 +82,20 @@ def test_what_only_a_server_can_run_is_not_given_to_sqlite(chosen) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_commits_runs_on_every_database(chosen) -> None:
-    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_sqlite_leaves_some_folders_to_the_servers(chosen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "ON_SERVERS", {"test_suite.py"})
+def test_some_folders_run_on_each_server(chosen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "ON_EACH_SERVER", {"test_suite.py"})
     assert chosen("sqlite", "mariadb", "mysql") == ["mariadb", "mysql"]
     assert chosen("sqlite") == ["sqlite"]
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_sqlite_leaves_what_takes_long_in_some_folders_to_servers(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "LEFT_TO_SERVERS", {"test_suite.py"})
+    assert chosen("sqlite", "mariadb", "mysql", tier="all") == ["mariadb", "mysql"]
+    assert chosen("sqlite", tier="all") == ["sqlite"]
 
 
 @pytest.mark.every_database
@@ -118,10 +118,10 @@ def test_a_further_server_runs_only_what_is_chosen_for_it(
 
 @pytest.mark.mariadb_11
 @pytest.mark.django_db(transaction=True)
-def test_what_is_chosen_for_the_further_server_runs_everywhere_else_too(
+def test_what_is_chosen_for_the_further_server_runs_there_too(
     chosen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]
+    assert chosen("sqlite", "mariadb", "mysql") == ["mysql"]
     monkeypatch.setenv("EMS_TEST_LEG", "further")
     assert chosen("mariadb") == ["mariadb"]
 
@@ -206,6 +206,7 @@ def test_no_cache_remembers_what_was_emptied() -> None:
     send("orders", 1)  # makes the topic anew: a stale id would name one that is gone
 
 
+@pytest.mark.exhaustive
 @pytest.mark.any_database
 @pytest.mark.slow
 def test_what_passes_only_at_the_second_try_is_named_and_may_be_refused(tmp_path: Path) -> None:

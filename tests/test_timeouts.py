@@ -99,6 +99,7 @@ def test_what_hangs_in_a_test_or_its_fixtures_fails_alone(tmp_path: Path) -> Non
     assert "test_of_somebody_else" in named(leg, "seconds")
 
 
+@pytest.mark.exhaustive
 def test_no_failure_to_show_a_failure_ends_the_run(tmp_path: Path) -> None:
     leg = run(tmp_path, STRUCK, 100)
     assert named(leg, "failed") == {

@@ -1,8 +1,8 @@
 """Chooses the tests of a run: what can run here, in which tier, and on which database.
 
 ``make test`` is the commit tier: each test on the databases where it can end differently, without
-what is ``exhaustive``, and on SQLite without the guarantees and what is ``slow``, which servers
-run. ``make test-all`` leaves out nothing. Called directly, pytest runs on its one database all that
+what is ``exhaustive``, and on SQLite what needs no server. ``make test-all`` leaves out no test,
+and runs on every database what uses one. Called directly, pytest runs on its one database all that
 can run there, but what is ``exhaustive``.
 
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
@@ -38,8 +38,8 @@ SHARE = os.environ.pop("EMS_TEST_SHARE", "")  # a pytest that a test starts runs
 # The markers of tests that do not run on a database.
 IMPOSSIBLE = {
     "sqlite": {"mysql", "mariadb"},
-    "mariadb": {"any_database", "one_server"},
-    "mysql": {"any_database", "mariadb"},
+    "mariadb": {"one_server"},
+    "mysql": {"mariadb"},
 }
 
 # Where one database is enough: the first of these that the run has. MySQL is what users run EMS
@@ -48,15 +48,14 @@ ON_A_SERVER = ("mysql", "mariadb", "sqlite")
 ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
 ON_ANY = ("sqlite", "mysql", "mariadb")
 
-# Folders, files and tests that need one database, and why. Elsewhere this holds for the tests that
-# are rolled back: what one transaction sees is Django's ORM and plain SQL, which MySQL judges most
-# strictly. Locks, crashes, plans, what two sessions see and what is raised stay on every database.
+# Folders, files and tests that need one database, and why. Other tests need MySQL, which judges
+# most strictly, or none; but locks, crashes, plans and what two sessions see differ on each server.
 ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
     "browser": ON_A_SERVER,  # what is on the screen, of the same pages
     "celery_": ON_ANY,  # tasks that call one function each
-    "chaos": ON_THE_IDLER_SERVER,  # kills of the tests of a host project
-    "chaos/test_running.py": ON_ANY,  # what chaos does with a test
+    "chaos": ON_ANY,  # what chaos does with a test of a host project
+    "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,  # its kills
     "commands": ON_ANY,  # words around the same verbs
     "commands/test_stress.py": ON_THE_IDLER_SERVER,
     "contract": ON_A_SERVER,  # the faces of verbs that have tests of their own
@@ -64,55 +63,47 @@ ONE_IS_ENOUGH = {
     "docs": ON_ANY,  # what the pages say
     "e2e": ON_ANY,  # so do the host projects
     # Web servers, rights and words around claims and outcomes that have tests on every database.
-    "http": ON_THE_IDLER_SERVER,
+    "http": ON_A_SERVER,
     "http/test_consumers.py": ON_ANY,
     "http/test_shards.py": ON_ANY,
-    "http/test_web_servers.py": ON_A_SERVER,
-    "http/test_web_kills.py": ON_A_SERVER,
     # Failovers have servers of their own.
     "lab/ha": ON_THE_IDLER_SERVER,
     # Pages, alarms and words over figures that have tests of their own, and plans on every server.
-    "metrics": ON_THE_IDLER_SERVER,
-    "monitoring": ON_THE_IDLER_SERVER,
+    "metrics": ON_A_SERVER,
+    "monitoring": ON_A_SERVER,
     "runtime": ON_A_SERVER,  # threads, signals and children
     # Of Spark's, each test reads one database; the plans of what the source reads are in plans/.
-    "spark": ON_THE_IDLER_SERVER,
-    "spark/test_archive.py": ON_ANY,
-    "spark/test_databases.py": ON_ANY,
-    "spark/test_lake.py": ON_ANY,
-    "spark/test_reconcile.py": ON_ANY,
-    "spark/test_process.py": ON_A_SERVER,
-    "spark/test_rollups.py": ON_A_SERVER,
-    "spark/test_sink.py": ON_A_SERVER,
+    "spark": ON_THE_IDLER_SERVER,  # all on one, since Java takes long to start
     "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
     # Broadcast consumers write no row.
     "guarantees/test_broadcast.py": ON_A_SERVER,
-    # Kills of the same statements as in test_crashes.py, which runs on both, in large claims.
-    "guarantees/test_large_claims.py": ON_A_SERVER,
+    "guarantees/test_large_claims.py": ON_A_SERVER,  # kills as in test_crashes.py
     # Real processes, which take seconds: one server of the two. What they rely on, such as locks,
     # claims, leases, the sequencer and settlements, is tested on both.
     **{
         f"guarantees/test_{name}.py": ON_A_SERVER
         for name in (
-            *("after_a_death", "damaged_partitions", "death_lock", "deaths", "fleets"),
-            *("flushed_tables", "forks", "give_up", "idle", "leaving", "neighbours", "own_schema"),
-            *("pool", "processes", "supervised", "topic_lifecycle", "unblock"),
+            *("after_a_death", "async_workers", "crashes", "damaged_partitions", "death_lock"),
+            *("deaths", "fleets", "flushed_tables", "forks", "give_up", "idle", "leaving"),
+            *("neighbours", "own_schema", "pool", "processes", "sending", "sharing"),
+            *("supervised", "topic_lifecycle", "unblock"),
         )
     },
     **{
         f"guarantees/test_{name}.py": ON_THE_IDLER_SERVER
         for name in (
-            *("frozen_connections", "kept_ends", "moves", "namespaces", "outages", "rehearsals"),
-            *("rewound_logs", "starts", "stopping", "two_phase"),
+            *("autocommit_off", "frozen_connections", "kept_ends", "last_attempts", "moves"),
+            *("namespaces", "outages", "rehearsals", "resets", "rewound_logs", "starts"),
+            *("stopping", "two_phase"),
         )
     },
 }
-EVERYWHERE = {"plans", "concurrency", "guarantees"}
-# SQLite is for development: in the commit tier it leaves these folders to the servers.
-ON_SERVERS = {"guarantees"}
+ON_EACH_SERVER = {"plans", "concurrency", "guarantees"}
+# SQLite is for development. Also when all is run, it leaves to the servers what takes long here.
+LEFT_TO_SERVERS = {"concurrency", "guarantees", "spark"}
 
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
@@ -126,17 +117,23 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
     # With MariaDB 11's costs some whole reads of the few rows of these tests are the better plans.
     if further and item.path.parent == HERE / "plans":
         return True
-    if TIER != "commit":
-        return False
-    if further:
-        return "mariadb_11" not in marks
     there = os.environ.get("EMS_TEST_DATABASES", VENDOR).split(",")
     possible = [name for name in there if not marks & IMPOSSIBLE[name]]
     preferred = preferred_databases(item, marks)
-    if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
-        asked = "every_database" in marks or folder_of(item) not in ON_SERVERS
-        if "slow" in marks or not asked:
+    if TIER == "commit":
+        if {"slow", "every_django"} <= marks:  # `make test-django` has them
             return True
+        if further:
+            return "mariadb_11" not in marks
+        if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
+            return "slow" in marks or not asks_for_every_database(item, marks)
+    elif TIER == "all":
+        if VENDOR == "sqlite" and len(possible) > 1 and folder_of(item) in LEFT_TO_SERVERS:
+            return bool(marks & {"slow", "exhaustive", "spark"})
+        if preferred != ON_ANY and "any_database" not in marks:
+            return False
+    elif "any_database" not in marks:
+        return False
     return next((name for name in preferred if name in possible), VENDOR) != VENDOR
 
 
@@ -163,18 +160,20 @@ def _absent(markexpr: str) -> Iterator[str]:
 
 def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
     """Return the databases of a test that needs one, the best first; empty if it needs all."""
-    if "every_database" in marks or "vendor" in _fixtures(item):
+    if asks_for_every_database(item, marks):
         return ()
     path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
     for place in (f"{path}::{item.name}", str(path), *map(str, path.parents)):
         if place in ONE_IS_ENOUGH:
             return ONE_IS_ENOUGH[place]
-    how = _use_of_the_database(item)
-    if how == "none":
+    if "any_database" in marks or not _uses_the_database(item):
         return ON_ANY
-    if how == "rolled back" and folder_of(item) not in EVERYWHERE:
-        return ON_A_SERVER
-    return ()
+    return () if folder_of(item) in ON_EACH_SERVER else ON_A_SERVER
+
+
+def asks_for_every_database(item: pytest.Item, marks: set[str]) -> bool:
+    """Tell whether a test is to run on each database, also on SQLite."""
+    return "every_database" in marks or "vendor" in _fixtures(item)
 
 
 def folder_of(item: pytest.Item) -> str:
@@ -182,20 +181,14 @@ def folder_of(item: pytest.Item) -> str:
     return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
 
 
-def _use_of_the_database(item: pytest.Item) -> str:
-    """Return "none", "rolled back" or "committed"."""
-    from django.test import TestCase, TransactionTestCase
+def _uses_the_database(item: pytest.Item) -> bool:
+    from django.test import TransactionTestCase
 
     cls = getattr(item, "cls", None)
     if inspect.isclass(cls) and issubclass(cls, unittest.TestCase):
-        if issubclass(cls, TransactionTestCase):
-            return "rolled back" if issubclass(cls, TestCase) else "committed"
-        return "none"
-    fixtures = _fixtures(item)
-    mark = item.get_closest_marker("django_db")
-    if "transactional_db" in fixtures or (mark and mark.kwargs.get("transaction")):
-        return "committed"
-    return "rolled back" if mark or "db" in fixtures else "none"
+        return issubclass(cls, TransactionTestCase)
+    asked = {"db", "transactional_db"} & {*_fixtures(item)}
+    return bool(asked or item.get_closest_marker("django_db"))
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

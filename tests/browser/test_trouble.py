@@ -25,6 +25,7 @@ def trouble(tab: Tab) -> Tab:
     return tab
 
 
+@pytest.mark.exhaustive
 def test_the_index_says_what_is_wrong_where_and_since_when(trouble: Tab) -> None:
     lines = [" ".join(line.split()).lower() for line in trouble.texts(BOX)]
     for words in (
@@ -66,6 +67,7 @@ def test_a_call_that_hangs_is_marked_long_before_its_timeout(trouble: Tab) -> No
     assert "usually" in trouble.text("#clients tbody td.ems-text-cell")
 
 
+@pytest.mark.exhaustive
 def test_a_paused_group_is_resumed_from_the_list_of_what_needs_somebody(trouble: Tab) -> None:
     trouble.go(page("changelist"))
     trouble.click("tr:has-text('pdf') a:has-text('Resume it')")
@@ -74,6 +76,7 @@ def test_a_paused_group_is_resumed_from_the_list_of_what_needs_somebody(trouble:
     assert not ConsumerGroup.objects.get(name="pdf").paused
 
 
+@pytest.mark.exhaustive
 def test_the_letters_that_wait_are_a_click_away(trouble: Tab) -> None:
     trouble.click(f"{BOX} a:has-text('wait for a decision')")
     assert trouble.path.startswith(reverse("admin:ems_deadmessage_changelist"))

@@ -77,7 +77,9 @@ def without_attempts() -> RetryMessage:
     )
 
 
-@pytest.mark.parametrize("scheduler", ["", DATABASE_SCHEDULER])
+@pytest.mark.parametrize(
+    "scheduler", ["", pytest.param(DATABASE_SCHEDULER, marks=pytest.mark.exhaustive)]
+)
 def test_beat_alone_moves_the_log_and_the_ladder(
     seen: list[int], celery: Celery, scheduler: str
 ) -> None:
@@ -100,6 +102,7 @@ def test_beat_alone_moves_the_log_and_the_ladder(
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 def test_beat_and_worker_stopped_and_started_again_lose_nothing(
     seen: list[int], celery: Celery
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_write_to_another_database_is_done_twice(chaos: Any) -> None:
     assert "test_planted_bugs.py" in first.where
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_server
 def test_an_increment_that_commits_apart_from_its_acknowledgement_is_done_twice(chaos: Any) -> None:
     make_counter()
@@ -196,6 +197,7 @@ def test_an_idempotent_handler_is_right_without_a_transaction(chaos: Any) -> Non
     assert ran >= {"die-before", "die-after", "frozen", "clock-forward", "twice", "order"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_server
 def test_an_async_handler_is_right(chaos: Any) -> None:
     make_counter()

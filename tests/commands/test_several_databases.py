@@ -136,6 +136,7 @@ def test_a_command_that_names_a_topic_works_on_its_database(capsys):
         call_command("ems_messages", "list", "clicks", "--database", "default")
 
 
+@pytest.mark.exhaustive
 def test_a_topic_is_moved_and_what_stays_is_said(capsys, monkeypatch):
     two_topics()
     ConsumerGroup.objects.using("other").create(

@@ -59,6 +59,7 @@ def test_every_message_is_counted_and_nothing_is_left(spawn: Spawn) -> None:
     assert nothing_is_left()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
@@ -86,6 +87,7 @@ def test_a_killed_consumer_is_said(started: Child) -> None:
     assert nothing_is_left()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
@@ -95,6 +97,7 @@ def test_a_stopped_run_deletes_what_it_has_written(started: Child) -> None:
     assert nothing_is_left()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)

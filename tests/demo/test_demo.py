@@ -85,6 +85,7 @@ def test_the_fixture_holds_ten_thousand_real_departures() -> None:
     assert {flight["origin"] for flight in flights} == {"EWR", "JFK", "LGA"}
 
 
+@pytest.mark.exhaustive
 def test_without_a_terminal_the_demo_exits_with_a_clean_audit(
     run: Callable[..., Child], tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def report_in(output: str) -> str:
     return text.rpartition("InvariantBroken: ")[2]
 
 
+@pytest.mark.exhaustive
 def test_the_report_of_the_page_is_what_the_test_of_the_page_prints(project: Path) -> None:
     status, output = run_pytest(project)
     assert status == 1, output
@@ -71,6 +72,7 @@ def test_the_report_of_the_page_is_what_the_test_of_the_page_prints(project: Pat
     assert report_in(output) == shown
 
 
+@pytest.mark.exhaustive
 def test_the_mended_handler_passes(project: Path) -> None:
     (project / "shop" / "consumers.py").write_text((project / "shop" / "mended.py").read_text())
     status, output = run_pytest(project)

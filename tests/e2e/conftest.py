@@ -11,7 +11,7 @@ from tests import environments
 from tests.e2e.host_project import HostProject, build_wheel, make_environment
 
 HERE = Path(__file__).parent
-VARIANTS = ["atomic", "local"]
+VARIANTS = ["atomic", pytest.param("local", marks=pytest.mark.exhaustive)]
 OLDEST, *NEWER = environments.DJANGOS
 
 _left_out: list[str] = []

@@ -41,6 +41,7 @@ def mypy(host_python: Path, tmp_path_factory: pytest.TempPathFactory):
     return check
 
 
+@pytest.mark.exhaustive
 def test_right_use_passes_mypy_strict(mypy) -> None:
     assert mypy(HERE / "typed" / "right.py") == {}
 

@@ -182,6 +182,7 @@ call_command("ems_consume", "--start", "earliest", "--threads", "4", "--drain")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_suspects_of_two_groups_run_one_after_the_other(spawn: Spawn) -> None:
     for group in ("one", "two"):

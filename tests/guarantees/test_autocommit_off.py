@@ -114,6 +114,7 @@ def test_its_consumers_consume_and_commit(spawn) -> None:
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_its_consumers_may_be_started_before_anything_is_sent(spawn) -> None:
     """Then they create the topic and the group, and commit both."""

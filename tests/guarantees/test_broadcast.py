@@ -88,6 +88,7 @@ def send_prices(count, body="x"):
     send_many([Outgoing("prices", body) for _ in range(count)])
 
 
+@pytest.mark.exhaustive
 def test_two_clients_get_ten_thousand_messages_each_in_order_and_write_no_row(client, read):
     left = client("--name", "left", "--batch", "500", into="left")
     right = client("--name", "right", "--batch", "500", into="right")
@@ -115,6 +116,7 @@ def test_a_restart_goes_on(client, read):
     assert read() == list(range(35))
 
 
+@pytest.mark.exhaustive
 def test_killed_at_any_moment_it_repeats_at_most_what_was_not_written(client, read, tmp_path):
     send_prices(9)
     send("prices", "slow")
@@ -129,6 +131,7 @@ def test_killed_at_any_moment_it_repeats_at_most_what_was_not_written(client, re
     assert read() == [*range(10), *range(4, 20)]
 
 
+@pytest.mark.exhaustive
 def test_killed_again_and_again_it_leaves_nothing_out(client, read):
     def has_read_more_than(count):
         return len(read()) > count
@@ -166,6 +169,7 @@ def test_what_the_purge_takes_while_a_client_reads_is_counted_to_the_last_messag
     assert child.text().count("have been purged") >= 1
 
 
+@pytest.mark.exhaustive
 def test_two_processes_of_one_name_are_refused_until_the_first_has_gone(client, read):
     send_prices(3)
     first = client()
@@ -183,6 +187,7 @@ def test_two_processes_of_one_name_are_refused_until_the_first_has_gone(client, 
     assert len(files()) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_process_keeps_its_name(client):
     first = client()
     first.expect(READY)
@@ -233,6 +238,7 @@ def test_a_failure_is_logged_with_its_place_and_the_rest_goes_on(client, read):
     assert read() == [0, 1, 2]
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_was_away_for_too_long_is_told_what_it_has_missed(client, read):
     send_prices(5)
     client("--drain").succeed()

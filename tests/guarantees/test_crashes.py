@@ -139,6 +139,7 @@ def stop_until_killed(group, point):
     next(steps, None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["giving back", "taking over"])
 def test_a_consumer_may_be_killed_while_a_range_changes_hands(part):
     """The rest of a claim, which a consumer that stops gives back and another one takes over."""
@@ -223,6 +224,7 @@ call_command("ems_consume", "--start", "earliest", "--batch", "1", "--drain")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_message_that_kills_its_process_dies_and_its_slow_neighbours_do_not(spawn, ems_settings):
     ems_settings(RETRY_DELAYS=[0.01], POLL_SECONDS=0.05)

@@ -448,6 +448,7 @@ def test_a_connection_that_is_killed_costs_its_client_nothing(
     assert "is gone" not in first.text() + second.text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_proxy_that_starts_again_costs_nobody_anything(proxied: Proxy, hosts: Hosts) -> None:
     """All connections end at once, and all locks are free until their clients are there."""
@@ -463,6 +464,7 @@ def test_a_proxy_that_starts_again_costs_nobody_anything(proxied: Proxy, hosts: 
     assert not [child for child in children if "is gone" in child.text()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.one_server
 def test_a_host_that_was_cut_off_keeps_its_lock_and_loses_its_lease(

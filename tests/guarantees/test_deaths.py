@@ -452,6 +452,7 @@ def test_a_process_on_two_databases_leaves_a_file_for_each(
     assert not files(folder)
 
 
+@pytest.mark.exhaustive
 def test_a_reader_may_be_killed_between_any_two_statements() -> None:
     """Whoever goes on finds the rest in the tables and in the file."""
     consumer("orders", group="work")(handle)

@@ -55,7 +55,7 @@ def noted(what: str) -> int:
 
 @pytest.mark.mysql
 @pytest.mark.slow
-@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("atomic", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_worker_whose_connection_is_frozen_ends_its_process(
     atomic: bool, proxied: Proxy, spawn: Spawn, ems_settings: Callable[..., None]
 ) -> None:
@@ -71,6 +71,7 @@ def test_a_worker_whose_connection_is_frozen_ends_its_process(
     assert Delivery.objects.get().state == State.START  # nothing is acknowledged
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_handler_that_runs_long_is_no_database_work(
     spawn: Spawn, ems_settings: Callable[..., None]

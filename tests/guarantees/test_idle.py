@@ -83,6 +83,7 @@ def test_with_redis_and_beat_an_idle_process_asks_three_times_a_second_at_most(
     assert statements_a_second(proxied, spawn) <= 3
 
 
+@pytest.mark.exhaustive
 def test_alone_an_idle_process_asks_seven_times_a_second_at_most(
     ems_settings: Callable[..., None], tmp_path: Path, proxied: Proxy, spawn: Spawn
 ) -> None:

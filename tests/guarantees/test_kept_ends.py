@@ -609,6 +609,7 @@ def test_a_receiver_finds_no_offset_with_two_messages_after_a_restore(spawn: Spa
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 def test_of_two_processes_that_start_at_once_after_a_restore_one_jumps(spawn: Spawn):
     before, backup = kept_and_lost(spawn)

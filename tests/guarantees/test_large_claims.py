@@ -220,7 +220,9 @@ class Stage:
         return seen
 
 
-@pytest.fixture(params=[None, 10], ids=["one message", "batches"])
+@pytest.fixture(
+    params=[None, pytest.param(10, marks=pytest.mark.exhaustive)], ids=["one message", "batches"]
+)
 def stage(request: pytest.FixtureRequest, spawn: Spawn, tmp_path: Path, ems_settings: Any) -> Stage:
     ems_settings(POLL_SECONDS=0.05)
     return Stage(spawn, tmp_path, request.param)

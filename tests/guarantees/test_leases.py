@@ -493,6 +493,7 @@ call_command("ems_consume", "--start", "earliest", "--threads", "1", "--drain")
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_batch_whose_calls_are_each_in_time_never_expires(spawn):
     send_many([Outgoing("orders", n) for n in range(4)])

@@ -99,6 +99,7 @@ def test_headers_count_like_bodies(spawn: Spawn) -> None:
     assert grown < BOUND
 
 
+@pytest.mark.exhaustive
 def test_headers_are_decoded_one_message_at_a_time(spawn: Spawn) -> None:
     headers = {f"{n:06d}": "" for n in range(MIB // 14)}
     send_many([Outgoing("orders", {}, headers=headers) for _ in range(15)])
@@ -108,7 +109,9 @@ def test_headers_are_decoded_one_message_at_a_time(spawn: Spawn) -> None:
     assert grown < BOUND
 
 
-@pytest.mark.parametrize("action", ["pass", "raise Retry(delay=3600)"])
+@pytest.mark.parametrize(
+    "action", ["pass", pytest.param("raise Retry(delay=3600)", marks=pytest.mark.exhaustive)]
+)
 def test_a_message_that_is_handled_is_let_go(spawn: Spawn, action: str) -> None:
     send_many([Outgoing("orders", SMALL_THINGS) for _ in range(15)])
     sequence("default")

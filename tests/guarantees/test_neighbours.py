@@ -74,6 +74,7 @@ def others_go_on(count: int) -> None:
     wait_for(lambda: noted("good") == before + count, "the other group")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_calls_that_died_with_their_process_hold_up_nobody(spawn: Spawn, ems_settings) -> None:
     ems_settings(POLL_SECONDS=0.05)

@@ -460,6 +460,7 @@ def test_the_end_of_a_tls_connection_is_that_of_any_other(second_connection, mon
     connection.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.slow
 def test_a_consumer_whose_connections_are_swallowed_ends_so_that_a_fresh_one_works(

@@ -54,6 +54,7 @@ def done() -> int:
     return sum(last + 1 - first for first, last in rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 def test_thirty_groups_take_eight_threads_and_twelve_connections(
     spawn: Spawn, ems_settings: Callable[..., None]
@@ -183,6 +184,7 @@ def few(transactional_db: None) -> Iterator[dict[str, str]]:
         cursor.execute("DROP USER 'few'@'%'")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 def test_a_process_goes_on_with_the_connections_it_gets(
     spawn: Spawn, few: dict[str, str], ems_settings: Callable[..., None]

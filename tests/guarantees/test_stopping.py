@@ -101,6 +101,7 @@ call_command("ems_consume", "--start", "earliest", *sys.argv[1:])
 """
 
 
+@pytest.mark.exhaustive
 def test_deploys_leave_batches_whole_and_no_single_retries(spawn):
     """Two consumers of batches, each replaced again and again while they work."""
 

@@ -122,6 +122,7 @@ def test_the_only_process_is_started_again_and_goes_on(spawn: Spawn, calls: Call
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 def test_host_mates_take_over_what_a_process_without_a_supervisor_had(
     spawn: Spawn, calls: Calls
 ) -> None:
@@ -138,6 +139,7 @@ def test_host_mates_take_over_what_a_process_without_a_supervisor_had(
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 def test_each_group_of_a_process_is_taken_up(spawn: Spawn, calls: Calls) -> None:
     send_many([Outgoing("orders", n) for n in range(MANY)])
     child = spawn(CODE, calls.path, "work,other", "--processes", "2", "--threads", "4")

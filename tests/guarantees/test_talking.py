@@ -68,6 +68,7 @@ def test_it_says_where_its_groups_are_and_at_the_end_what_it_has_done(spawn: Spa
     assert any(line.endswith("at 0@4, 0 behind, paused") for _level, line in lines)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("backlog")
 def test_with_verbosity_2_each_message_is_a_line(spawn: Spawn) -> None:
     lines = said(spawn(MANAGE, "--drain", "-v", "2").succeed())
@@ -85,6 +86,7 @@ def test_with_verbosity_2_each_message_is_a_line(spawn: Spawn) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("backlog")
 def test_colours_are_for_who_asks(spawn: Spawn) -> None:
     assert "\x1b[" in spawn(MANAGE, "--drain", "--force-color").succeed()

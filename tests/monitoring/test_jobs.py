@@ -416,6 +416,7 @@ def test_one_task_of_beat_rolls_all_databases_up(script, logged, ems_settings) -
 # -- the resident service ------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_service_has_no_limit_gets_the_signal_and_may_end_in_its_own_time(
     spawn: Spawn, script
 ) -> None:

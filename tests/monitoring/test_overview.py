@@ -165,6 +165,7 @@ def conditions(browser: Client) -> dict[str, str]:
     return {one["name"]: one["condition"] for one in figures(browser, "groups")["groups"]}
 
 
+@pytest.mark.exhaustive
 def test_two_million_behind_one_group_stuck_and_5800_dead_are_on_the_first_page(browser) -> None:
     stuck = make("orders", "billing", behind=2_000_000, end=5_000_000)
     message(stuck, 3_000_000, 2 * HOUR)

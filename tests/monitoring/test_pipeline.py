@@ -163,6 +163,7 @@ def test_a_start_needs_a_csrf_token(user_with, started):  # noqa: F811
     assert not started
 
 
+@pytest.mark.exhaustive
 def test_the_process_of_a_run_outlives_the_request():
     """The report needs no Spark: what is started is the command, in a session of its own."""
     pid = jobs.start("report", "default", seconds=60)

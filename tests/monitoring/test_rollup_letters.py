@@ -112,6 +112,7 @@ def reads(connection: Any, work: Any) -> int:
     return so_far() - before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 def test_what_letters_read_does_not_grow_with_the_deliveries(
     connection: Any, group: ConsumerGroup

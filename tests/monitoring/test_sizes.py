@@ -78,6 +78,7 @@ def test_few_messages_are_read_however_many_partitions_there_are() -> None:
     assert read.count(" IN (") <= 2 * LOGS
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
 def test_topics_share_what_the_table_takes_and_it_is_read_as_it_is_now() -> None:

@@ -114,6 +114,7 @@ def test_a_day_that_is_not_closed_is_refused(spark: Any, config: Config) -> None
     assert run(spark, config, DAYS[0]) == [f"flights {DAYS[0]}: 5 messages archived"]
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_leaves_files_that_the_next_one_replaces(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_files_that_differ_are_not_recorded(
     assert (partition.archived_offset, ArchivedDay.objects.count()) == (0, 0)
 
 
+@pytest.mark.exhaustive
 def test_the_database_is_read_again_only_if_what_was_written_is_not_in_the_files(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +186,7 @@ def test_the_database_is_read_again_only_if_what_was_written_is_not_in_the_files
     assert ArchivedDay.objects.count() == 2
 
 
+@pytest.mark.exhaustive
 def test_a_topic_that_cannot_be_archived_leaves_the_others_and_fails_the_run(
     spark: Any, config: Config
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_topic_that_cannot_be_archived_leaves_the_others_and_fails_the_run(
     assert run(spark, config) == [f"bad {day}: 5 messages archived" for day in DAYS[:2]]
 
 
+@pytest.mark.exhaustive
 def test_what_a_step_lists_does_not_grow_with_the_archive(spark: Any, config: Config) -> None:
     from sparkjobs.archive.manifest import fingerprints, in_archive
 
@@ -277,6 +281,7 @@ def test_a_replay_is_done_once_unless_it_is_given_another_name(spark: Any, confi
     assert LedgerEntry.objects.count() == 2
 
 
+@pytest.mark.exhaustive
 def test_a_replay_that_is_killed_goes_on_where_it_was_and_sends_nothing_twice(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +313,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was_and_sends_nothing_twice(
     assert "was done before" in replay(spark, config)
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_of_a_replay_is_bounded_in_rows_and_bytes(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +340,7 @@ def test_a_transaction_of_a_replay_is_bounded_in_rows_and_bytes(
     assert len(sent) > 3
 
 
+@pytest.mark.exhaustive
 def test_a_replay_that_was_killed_while_it_collected_sends_nothing_and_then_all(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +363,7 @@ def test_a_replay_that_was_killed_while_it_collected_sends_nothing_and_then_all(
     assert Message.objects.filter(offset=None).count() == 10
 
 
+@pytest.mark.exhaustive
 def test_messages_with_a_key_go_where_live_ones_with_this_key_go(
     spark: Any, config: Config
 ) -> None:
@@ -389,6 +397,7 @@ def test_a_replay_of_what_is_not_there_or_may_not_be_sent_says_so(
     assert Message.objects.filter(offset=None).count() == 0
 
 
+@pytest.mark.exhaustive
 def test_files_that_have_changed_since_are_not_replayed(spark: Any, config: Config) -> None:
     history()
     run(spark, config)

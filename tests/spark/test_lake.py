@@ -92,6 +92,7 @@ def test_the_lake_equals_the_log_byte_for_byte_in_folders_of_day_and_topic(
     }
 
 
+@pytest.mark.exhaustive
 def test_every_file_says_the_version_of_its_columns(fill: Any, lake: Any, config: Config) -> None:
     import pyarrow.parquet as pq
 
@@ -110,6 +111,7 @@ def test_every_file_says_the_version_of_its_columns(fill: Any, lake: Any, config
         lake()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", ["before the commit", "after the commit"])
 def test_a_batch_that_is_killed_is_in_the_lake_once(
     fill: Any, lake: Any, read: Any, config: Config, monkeypatch: pytest.MonkeyPatch, place: str
@@ -133,6 +135,7 @@ def test_a_batch_that_is_killed_is_in_the_lake_once(
     assert lake() == ordered(read())
 
 
+@pytest.mark.exhaustive
 def test_without_its_checkpoint_the_lake_is_read_again_and_written_once(
     fill: Any, lake: Any, read: Any, config: Config
 ) -> None:
@@ -148,6 +151,7 @@ def test_without_its_checkpoint_the_lake_is_read_again_and_written_once(
     assert len(lake()) == 16
 
 
+@pytest.mark.exhaustive
 def test_two_writers_at_a_time_write_each_message_once(
     fill: Any, lake: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +231,7 @@ def test_files_of_a_killed_process_go_with_a_compaction(
     assert lake() == ordered(read())
 
 
+@pytest.mark.exhaustive
 def test_a_day_of_the_lake_is_archived_from_its_files_and_compared_with_the_database(
     fill: Any, lake: Any, read: Any, config: Config, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +288,7 @@ def test_what_the_archive_has_taken_over_does_not_come_into_the_lake(
     assert LakePosition.objects.get().first_offset == 10
 
 
+@pytest.mark.exhaustive
 def test_messages_of_a_late_commit_are_in_the_lake(fill: Any, lake: Any, read: Any) -> None:
     history(each=1)
     send("flights", "open")  # its transaction is open, so it has no offset yet

@@ -166,6 +166,7 @@ def rows_of_messages_read() -> int:
         return int(cursor.fetchone()[0])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.one_server
 def test_three_roll_ups_read_each_message_once(spark: Any, config: Config) -> None:

@@ -95,6 +95,7 @@ def test_a_roll_up_counts_all_namespaces(spark: Any, use: Use) -> None:
     assert set(BacklogLevel.objects.values_list("group", flat=True)) == groups
 
 
+@pytest.mark.exhaustive
 def test_archives_and_replays_of_two_namespaces_do_not_meet(spark: Any, use: Use) -> None:
     configs = {name: use(name) for name in ("", "blue")}
     for name, config in configs.items():

@@ -22,7 +22,6 @@ from tests.spark.test_rollups import Roll, traffic_rows
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_registry"),
-    pytest.mark.one_server,
 ]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -60,6 +59,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 # A session takes five seconds to start, and a minute where much else is at work.
+@pytest.mark.exhaustive
 @pytest.mark.timeout(400)
 def test_a_killed_job_leaves_nothing_and_the_next_catches_up(start: Start, roll: Roll) -> None:
     day.make(messages=20, topics=("orders",))

@@ -95,6 +95,7 @@ def again(delivery: Any, offset: int | None = None, group: str | None = None) ->
     copy.save(force_insert=True)
 
 
+@pytest.mark.exhaustive
 def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits(
     found: Any,
 ) -> None:
@@ -116,6 +117,7 @@ def test_there_is_nothing_to_find_where_all_was_done_retried_or_is_dead_or_waits
     assert found() == []
 
 
+@pytest.mark.exhaustive
 def test_holes_repeats_and_order_breaks_of_the_log_are_found_wherever_they_are(
     found: Any, spark: Any
 ) -> None:
@@ -201,6 +203,7 @@ def test_claims_are_sorted_in_buckets_and_long_ones_reach_into_those_after(spark
         ]
 
 
+@pytest.mark.exhaustive
 def test_what_was_asked_for_again_is_no_repeat(found: Any) -> None:
     history("orders", 40)
     again(of("orders", "stock", first_offset=16))
@@ -210,6 +213,7 @@ def test_what_was_asked_for_again_is_no_repeat(found: Any) -> None:
     assert found() == []
 
 
+@pytest.mark.exhaustive
 def test_an_ordered_group_that_does_not_keep_the_order_is_found(found: Any) -> None:
     history("orders", ordered=True)
     of("orders", "mail", kind="new", first_offset__lte=4, last_offset__gte=4, failed=0).delete()

@@ -82,6 +82,7 @@ def test_figures_come_out_of_arrow_a_few_at_a_time_in_the_order_of_their_key() -
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.any_database
 def test_a_day_of_figures_is_never_in_memory_as_python_objects(
     config: Any, connection: Any

@@ -91,6 +91,7 @@ def test_the_figures_are_those_counted_by_hand_and_the_same_twice(roll) -> None:
     assert set(Run.objects.values_list("state", flat=True)) == {"done"}
 
 
+@pytest.mark.exhaustive
 def test_missed_windows_are_caught_up_one_by_one_with_the_same_figures(roll, monkeypatch) -> None:
     from sparkjobs.jobs import consumption, traffic
 
@@ -142,6 +143,7 @@ def test_the_minute_that_was_open_is_counted_again_as_a_whole(roll) -> None:
     assert_end_to_end()
 
 
+@pytest.mark.exhaustive
 def test_what_is_purged_stays_counted_and_what_was_missed_is_said(roll) -> None:
     day.make(messages=20, topics=("orders",), seconds=0)
     partition = Partition.objects.get()
@@ -188,6 +190,7 @@ def test_a_hole_in_the_log_does_not_stop_the_roll_up(roll) -> None:
     assert Position.objects.get().next_offset == 15
 
 
+@pytest.mark.exhaustive
 def test_a_delivery_that_was_open_is_counted_when_it_has_finished_before(roll) -> None:
     """Its handler's transaction commits late, with the time of the statement before."""
     day.make(messages=10, topics=("orders",))
@@ -215,6 +218,7 @@ def test_a_delivery_that_was_open_is_counted_when_it_has_finished_before(roll) -
     ]
 
 
+@pytest.mark.exhaustive
 def test_an_open_delivery_older_than_a_window_does_not_hold_the_windows_up(
     roll, monkeypatch
 ) -> None:
@@ -228,6 +232,7 @@ def test_an_open_delivery_older_than_a_window_does_not_hold_the_windows_up(
     assert consumption_rows() == day.consumption_by_hand()
 
 
+@pytest.mark.exhaustive
 def test_a_message_given_up_later_is_counted_where_it_failed_last(roll) -> None:
     """max_retries was lowered: what waits is buried, and its last delivery notes it."""
     day.make(messages=10, topics=("orders",))
@@ -243,6 +248,7 @@ def test_a_message_given_up_later_is_counted_where_it_failed_last(roll) -> None:
     }
 
 
+@pytest.mark.exhaustive
 def test_a_letter_whose_transaction_commits_late_is_counted(roll) -> None:
     day.make(messages=10, topics=("orders",))
     roll("consumption")
@@ -254,6 +260,7 @@ def test_a_letter_whose_transaction_commits_late_is_counted(roll) -> None:
     assert ErrorClass.objects.get(minute=day.minute_of(died)).dead == 1
 
 
+@pytest.mark.exhaustive
 def test_names_that_differ_only_in_case_are_counted_each_for_itself(roll) -> None:
     """A server that took them for one row would keep the larger figure, and lose the other one."""
     topic = Topic.objects.create(name="orders")

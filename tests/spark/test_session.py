@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -68,21 +70,29 @@ def test_a_long_job_says_how_far_it_is(
     assert lines, said
 
 
-def test_the_start_of_a_jvm_hides_one_line_and_no_other(capfd: pytest.CaptureFixture[str]) -> None:
+@contextmanager
+def standard_error(path: Path) -> Iterator[Path]:
+    """Make it a file of this process, which may be read while others write."""
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield path
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def test_the_start_of_a_jvm_hides_one_line_and_no_other(tmp_path: Path) -> None:
     from sparkjobs.jvm import NOISE, quiet_start
 
     noise = NOISE.decode()
-    with quiet_start():
-        subprocess.run(["sh", "-c", f"echo 'WARNING: {noise}' >&2; echo 'no Java' >&2"])
-        os.write(2, b"and of this process\n")
-    seen: list[str] = []
-
-    def read() -> bool:
-        seen.append(capfd.readouterr().err)
-        return "and of this process" in "".join(seen)
-
-    wait_for(read)
-    assert "no Java\n" in "".join(seen)
-    assert noise not in "".join(seen)
-    os.write(2, b"afterwards\n")
-    assert "afterwards" in capfd.readouterr().err
+    with standard_error(tmp_path / "stderr") as stderr:
+        with quiet_start():
+            subprocess.run(["sh", "-c", f"echo 'WARNING: {noise}' >&2; echo 'no Java' >&2"])
+            os.write(2, b"and of this process\n")
+        wait_for(lambda: "and of this process" in stderr.read_text())
+        assert "no Java\n" in stderr.read_text()
+        assert noise not in stderr.read_text()
+        os.write(2, b"afterwards\n")
+        assert "afterwards" in stderr.read_text()

@@ -18,7 +18,7 @@ from streams.models import Message, Partition
 from tests.hostapp.models import Handled
 from tests.processes import Spawn
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.one_server]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def sent(topic: str, messages: int) -> None:
@@ -74,6 +74,7 @@ def test_it_reads_what_is_there_in_bounded_batches_and_goes_on_where_it_was(
     assert batches() == [["a5", "c0", "c1"]]
 
 
+@pytest.mark.exhaustive
 def test_it_begins_at_the_end_if_told_so(batches: Any) -> None:
     sent("a", 5)
     batches(startingOffsets="latest")
@@ -81,6 +82,7 @@ def test_it_begins_at_the_end_if_told_so(batches: Any) -> None:
     assert batches(startingOffsets="latest") == [["a5", "a6"]]
 
 
+@pytest.mark.exhaustive
 def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enough(
     batches: Any,
 ) -> None:
@@ -94,6 +96,7 @@ def test_what_was_purged_before_it_was_read_is_an_error_unless_the_rest_is_enoug
     assert batches(purged="skip") == [["a4", "a5"]]
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_in_the_log_ends_the_stream_unless_the_rest_is_enough(batches: Any) -> None:
     sent("a", 2)
     batches()

@@ -525,6 +525,7 @@ def test_the_audit_goes_on_after_a_truncate(second_connection: Callable[[], Sess
 # -- beside everything else --
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.django_db(transaction=True)
 def test_the_audit_finds_nothing_while_everything_runs(

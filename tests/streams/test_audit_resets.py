@@ -158,7 +158,9 @@ STEPS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["plain", "ordered"])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 2, 3))]
+)
 def test_nothing_is_lost_and_nothing_found_whatever_happens(seed: int, ordered: bool) -> None:
     world = World(seed, ordered=ordered)
     done: list[str] = []

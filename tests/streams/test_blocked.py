@@ -201,6 +201,7 @@ def test_a_reset_to_the_same_place_forgets_what_failed_before(ended: Counter[int
     assert (cursor.blocked_at, cursor.last_error) == (None, "")
 
 
+@pytest.mark.exhaustive
 def test_more_partitions_than_one_statement_takes_are_described(handled: Counter[int]) -> None:
     topic, count = Topic.objects.get(), 1100
     logs = [Partition(topic=topic, number=n, next_offset=9) for n in range(1, count)]

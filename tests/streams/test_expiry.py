@@ -197,6 +197,7 @@ def test_many_deliveries_are_deleted_in_batches(monkeypatch):
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.django_db(transaction=True)
 def test_deliveries_may_be_purged_by_a_process_that_is_killed_anywhere(monkeypatch):
     monkeypatch.setattr(batches, "BATCH", 3)

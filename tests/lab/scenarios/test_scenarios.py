@@ -6,11 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tests.lab.benchmarks.tables import SCENARIOS as IN_FULL
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = [
@@ -27,9 +24,8 @@ SCENARIOS = [
     "http",
 ]  # not "everything", which is all of them by chance: played by hand
 
-SAMPLE = "kill"  # the one that every commit plays
-
 pytestmark = [
+    pytest.mark.exhaustive,
     pytest.mark.slow,
     pytest.mark.mysql,
     pytest.mark.redis,
@@ -38,25 +34,21 @@ pytestmark = [
 ]
 
 
-def some() -> list[Any]:
-    marks = {name: [pytest.mark.exhaustive] for name in SCENARIOS if name != SAMPLE}
-    marks["spark"].append(pytest.mark.spark)
-    return [pytest.param(name, marks=marks.get(name, [])) for name in SCENARIOS]
+NEEDS = {"spark": pytest.mark.spark}
 
 
-@pytest.mark.parametrize("name", some())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in SCENARIOS]
+)
 def test_every_promise_holds(name: str) -> None:
     play(name)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", IN_FULL)
-def test_every_promise_holds_for_as_many_messages_as_the_seed_had(name: str) -> None:
+def test_every_promise_holds_for_as_many_messages_as_the_seed_had() -> None:
     """150,000 messages of five producers; three consumers make 200,000 records of them."""
-    play(name, "--full")
+    play("kill", "--full")
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("server", ["mysql", "mariadb"])
 def test_each_prepared_message_is_accounted_for(server: str) -> None:
     """Callers prepare at a steady rate while they, the checkers and the database are killed."""
