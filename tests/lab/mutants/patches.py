@@ -52,9 +52,9 @@ SEND = [
     Mutant(
         "offset-given-at-insert",
         "streams/produce/send.py",
-        "        message_id = cursor.lastrowid\n",
+        "            message_id = insert_alone()\n",
         """\
-        message_id = cursor.lastrowid
+            message_id = insert_alone()
         from django.db.models import F
         from streams.models import Partition
         from streams.database.elsewhere import elsewhere

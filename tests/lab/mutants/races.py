@@ -11,11 +11,13 @@ SETTLE = "streams/consume/outcome/settle.py"
 CLIENT = "streams/process/shared/client.py"
 REVOKE = "streams/operate/revoke.py"
 REWINDS = "streams/log/rewinds.py"
+TOGETHER = "streams/produce/together.py"
 CLAIMERS = "tests/concurrency/test_claimers.py"
 RESETS = "tests/concurrency/test_resets.py"
 LEASING = "tests/guarantees/test_leases.py"
 MAINTENANCE = "tests/streams/test_maintenance.py"
 REWOUND = "tests/guarantees/test_rewound_logs.py"
+TOGETHERS = "tests/concurrency/test_together.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
 
 RACES = [
@@ -159,5 +161,33 @@ RACES = [
         f"{RESETS}"
         "::test_what_an_ordered_group_settles_while_the_reset_waits_is_not_repeated_by_its_undo",
         "mysql",
+    ),
+    Mutant(
+        "together-a-lost-reply-is-sent-again",
+        TOGETHER,
+        "each.unknown = unknown",
+        "each.unknown = False",
+        f"{TOGETHERS}::test_a_reply_that_is_lost_is_unknown_to_all_of_the_statement",
+    ),
+    Mutant(
+        "together-an-interrupt-counts-as-not-sent",
+        TOGETHER,
+        "unknown = True  # also",
+        "unknown = False  # also",
+        f"{TOGETHERS}::test_who_is_interrupted_while_it_inserts_leaves_nobody_waiting",
+    ),
+    Mutant(
+        "together-in-a-transaction",
+        TOGETHER,
+        "return not connection.in_atomic_block and connection.get_autocommit()",
+        "return True",
+        f"{TOGETHERS}::test_in_a_transaction_it_is_the_callers_own",
+    ),
+    Mutant(
+        "together-one-bad-message-fails-all",
+        TOGETHER,
+        "if unknown or len(together) == 1:",
+        "if True:",
+        f"{TOGETHERS}::test_an_error_of_a_statement_of_several_is_that_of_the_message_that_has_it",
     ),
 ]
