@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -59,6 +60,9 @@ class Calls(ABC):
             lines=self._lines,
         )
         self._settled = time.monotonic()
+        # Another thread may settle what has ended while a call runs, and give back what is behind
+        # it: see share().
+        self._ending = threading.Lock()
         # What has ended since then: the offsets below ``_ended``, of which these have failed.
         self._ended = stretch.progress
         self._failures: list[Failure] = []
@@ -87,7 +91,10 @@ class Calls(ABC):
         return False
 
     def share(self) -> None:  # noqa: B027 - only what was claimed can be given back
-        """Give these calls back if they are to be taken; another thread calls this."""
+        """Settle what has ended and give back the other calls, if these are to be taken.
+
+        Another thread calls this while a call runs.
+        """
 
     @abstractmethod
     def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
@@ -129,10 +136,12 @@ class Calls(ABC):
             else:
                 # Called from here: an error keeps the frame that has made the call, and in any
                 # other one its messages would stay.
-                if failed := caller.failures(messages):
-                    self._failures += failed
-                    self._failed_bytes += sum(len(message.raw_body) for message in messages)
-                self._ended = messages[-1].offset + 1
+                failed = caller.failures(messages)
+                with self._ending:
+                    if failed:
+                        self._failures += failed
+                        self._failed_bytes += sum(len(message.raw_body) for message in messages)
+                    self._ended = messages[-1].offset + 1
                 slot.end(self._ended, failed)
                 if self._settles_now():
                     self._settle_until(self._ended)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -18,7 +17,7 @@ from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import was_given_up
 from streams.consume.outcome.failure import Failure
-from streams.consume.outcome.settle import keep_below, release
+from streams.consume.outcome.settle import keep_below, lock_cursor, lock_held, release
 from streams.consume.registry import Registration
 from streams.consume.session import say, spoilt
 from streams.database.retrying import (
@@ -81,10 +80,8 @@ class Handling(Calls):
         self._slot.claim(delivery, self._reading.left_out)
         self._counts_starts = delivery.counts_starts(is_last=limits.one_call)
         self._extended = self._ran_since = time.monotonic()
-        # Another thread gives back what is behind the running call: see share(). Under this lock
-        # the delivery gets its end, a call begins, and an outcome is written up to that end.
-        # Without it two would have an offset.
-        self._ending = threading.Lock()
+        # Under the lock ``_ending`` the delivery gets its end, a call begins, and an outcome is
+        # written up to that end. Without it two would have an offset.
         # The end of the newest call that has begun; none has begun before there is something to
         # give back.
         self._begun = delivery.last_offset + 1
@@ -168,22 +165,51 @@ class Handling(Calls):
         return ran > LONG_SECONDS or (ran > SHARED_SECONDS and self._others_idle())
 
     def share(self) -> None:
-        """Give back what is behind the running call, if other threads are to take it.
+        """Settle what ended before the running call, and give back what is behind it.
 
-        Another thread calls this. It waits neither for the holder nor for locks of others: later
-        will do as well.
+        Another thread calls this. It does so if the call takes long, so that whoever ends it finds
+        nothing else unsettled, and other threads take the rest. It waits neither for the holder nor
+        for locks of others: later will do as well.
         """
         if self._atomic and not supports_other_connections(self._using):
             return  # the handler has locked the database
         if not self.gives_way or not self._ending.acquire(blocking=False):
             return
         try:
-            rest = self.delivery.last_offset + 1 - self._begun
             with suppress(LeaseLost):
+                self._settle_ended()
+                rest = self.delivery.last_offset + 1 - self._begun
                 if rest > 0 and keep_below(self.delivery, self._begun, waits=False):
                     self.outcome.released += rest
         finally:
             self._ending.release()
+
+    def _settle_ended(self) -> None:
+        """Settle what has ended, for its holder, who is in a call; the caller has ``_ending``."""
+        delivery, until = self.delivery, self._ended
+        # What is behind the running call is given back after it, so not all may be settled here:
+        # once that call has ended, its holder does it.
+        if self.registration.atomic or not delivery.progress < until < self._begun:
+            return
+        running = timedelta(seconds=time.monotonic() - self._ran_since)
+        before = delivery.progress, delivery.failed, delivery.missing, delivery.errors
+        left_out = self._reading.left_out
+        try:
+            with own_transaction(self._using):
+                if self.ordered and lock_cursor(delivery, skip_locked=True) is None:
+                    return
+                if not lock_held(delivery):
+                    return
+                closed = close(
+                    *(delivery, until, self._failures, self.limits, left_out), running=running
+                )
+        except Error:
+            if not self._was_committed(until):
+                delivery.progress, delivery.failed, delivery.missing, delivery.errors = before
+            raise
+        self._failures, self._failed_bytes = [], 0
+        self._settled = time.monotonic()
+        self._untold.append(closed)  # the holder tells: a receiver may take long
 
     def _stopped(self) -> bool:
         return self.lost or not self._may_go_on()
@@ -193,6 +219,8 @@ class Handling(Calls):
         left_out = self._reading.left_out
         with self._ending:
             until = min(progress, self.delivery.last_offset + 1)
+            # Of those before its progress share() has settled the outcome meanwhile.
+            failures = [one for one in failures if one.offset >= self.delivery.progress]
             write = partial(close, self.delivery, until, failures, self.limits, left_out)
             try:
                 closed = write(running=running)

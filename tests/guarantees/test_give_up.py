@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from streams import Outgoing, consumer, send_many
 from streams.consume.outcome.failure import ProcessDied
@@ -103,6 +104,108 @@ def test_only_its_call_spends_an_attempt(slow: Any) -> None:
     assert drain("mail").done == 2
     assert Delivery.objects.filter(first_offset=1).get().attempt == 1
     assert audit("default") == []
+
+
+class Third:
+    """Has a worker in its third call; the first has ended, and the second has failed."""
+
+    def __init__(
+        self,
+        in_thread: InThread,
+        monkeypatch: pytest.MonkeyPatch,
+        before_the_look: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.began, self.end = threading.Event(), threading.Event()
+        self.handled: list[int] = []
+
+        @consumer("orders", group="mail", consume_timeout=1800)
+        def handle(message: Any) -> None:
+            if message.offset == 1 and message.attempt == 1:
+                raise ValueError("no")
+            if message.offset == 2 and message.attempt == 1:
+                self.began.set()
+                assert self.end.wait(PATIENCE_SECONDS)
+            self.handled.append(message.offset)
+
+        self.process = Process("mail")
+        send_many([Outgoing("orders", n) for n in range(4)])
+        sequence("default")
+        self.step = in_thread(self.process.worker.step)
+        assert self.began.wait(PATIENCE_SECONDS)
+        monkeypatch.setattr("streams.deliver.handling.LONG_SECONDS", 0.0)
+        (self.calls,) = self.process.held.all()
+        self.failures = [*self.calls._failures]
+        before_the_look()
+        self.process.poller.step()
+
+    def finish(self) -> None:
+        self.end.set()
+        self.step.result(PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def third(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[Third]:
+    made = Third(in_thread, monkeypatch)
+    yield made
+    made.end.set()
+
+
+def test_calls_that_ended_before_it_have_the_outcome_that_they_had(third: Third) -> None:
+    held = Delivery.objects.held().get()
+    assert (held.progress, held.last_offset, held.failed) == (2, 2, 1)
+    age()
+    group = ConsumerGroup.objects.select_related("topic").get()
+    GiveUpCall().run(group, "default", Consent("ann"))
+    waiting = {row.offset: row.last_error for row in RetryMessage.objects.filter(attempt=2)}
+    assert waiting[1].startswith("ValueError: ")
+    assert waiting[2].startswith("CallGivenUp: ")
+    third.finish()
+    advance(LONG_AFTER)
+    assert drain("mail").done == 3
+    assert sorted(third.handled) == [0, 1, 2, 2, 3]
+    assert audit("default") == []
+
+
+def test_what_was_settled_for_its_holder_is_settled_once(third: Third) -> None:
+    settled = RetryMessage.objects.get()
+    third.finish()
+    assert RetryMessage.objects.get() == settled
+    ended = Delivery.objects.get(first_offset=0)
+    assert (ended.progress, ended.failed, ended.state) == (3, 1, State.RETRY)
+    advance(LONG_AFTER)
+    assert drain("mail").done == 2
+    assert sorted(third.handled) == [0, 1, 2, 3]
+    assert audit("default") == []
+
+
+def test_who_comes_to_settle_a_moment_later_settles_the_rest(third: Third) -> None:
+    settled = RetryMessage.objects.get()
+    assert [one.offset for one in third.failures] == [1]
+    third.calls.settle(2, third.failures)
+    assert RetryMessage.objects.get() == settled
+    assert Delivery.objects.held().get().failed == 1
+    third.finish()
+
+
+@pytest.mark.mysql
+def test_a_row_that_others_have_locked_is_left_to_a_later_look(
+    in_thread: InThread, monkeypatch: pytest.MonkeyPatch, second_connection: Callable[[], Any]
+) -> None:
+    other = second_connection()
+
+    def lock() -> None:
+        with other.active():
+            transaction.set_autocommit(False)
+            assert Delivery.objects.held().select_for_update().get().progress == 0
+
+    third = Third(in_thread, monkeypatch, before_the_look=lock)
+    assert Delivery.objects.held().get().progress == 0
+    with other.active():
+        transaction.rollback()
+    third.process.poller.step()
+    assert Delivery.objects.held().get().progress == 2
+    third.finish()
+    assert RetryMessage.objects.count() == 1
 
 
 def test_the_process_of_a_call_that_was_given_up_ends(slow: Any) -> None:

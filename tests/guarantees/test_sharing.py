@@ -19,7 +19,8 @@ from django.test.utils import CaptureQueriesContext
 from streams import Outgoing, consumer, send_many
 from streams.consume.outcome import settle as outcome
 from streams.consume.outcome.expire import expire
-from streams.deliver import handling
+from streams.deliver import calls, handling
+from streams.deliver.slot import UnreadSlot
 from streams.log.sequencer import sequence
 from streams.models import Cursor, Delivery, RetryMessage, State
 from streams.observe.audit.walk import audit
@@ -75,8 +76,8 @@ class Hanging:
         monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
 
     def share(self) -> None:
-        for calls in self.process.held.all():
-            calls.share()
+        for one in self.process.held.all():
+            one.share()
 
     def finish(self) -> None:
         self.end.set()
@@ -231,19 +232,27 @@ def test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there(
 ) -> None:
     """Two would own an offset: the next call would begin, or the settlement take the rest along."""
     lock = Turnstile()
-    monkeypatch.setattr(handling, "threading", SimpleNamespace(Lock=lambda: lock))
+    monkeypatch.setattr(calls, "threading", SimpleNamespace(Lock=lambda: lock))
     hanging = hang(tags=tags)
     leave_range = outcome._write_range
+    ended, giving_back = threading.Event(), threading.Event()
 
     def slowly(delivery: Delivery, first: int) -> None:
-        hanging.end.set()
+        giving_back.set()
         assert lock.waited_for.wait(PATIENCE_SECONDS)
         leave_range(delivery, first)
 
+    def end(*_words: Any) -> None:
+        ended.set()
+        assert giving_back.wait(PATIENCE_SECONDS)
+
     monkeypatch.setattr(outcome, "_write_range", slowly)
+    monkeypatch.setattr(UnreadSlot, "end", end)
     here = threading.current_thread()
     gives_way = property(lambda _calls: threading.current_thread() is here)
     monkeypatch.setattr(handling.Handling, "gives_way", gives_way)
+    hanging.end.set()
+    assert ended.wait(PATIENCE_SECONDS)
     hanging.share()
     hanging.finish()
     assert given_back() == [(1, 9)]

@@ -208,8 +208,8 @@ def keep_below(delivery: Delivery, end: int, *, waits: bool = True) -> bool:
     """Give back what the delivery holds from the offset ``end`` on, and keep the rest of it.
 
     ``end`` is above its progress. In an ordered group the cursor goes back to it. Unless it
-    ``waits``, nothing is done while others have the cursor locked; then it returns False. Raises
-    LeaseLost.
+    ``waits``, nothing is done while others have the cursor or the delivery locked; then it returns
+    False. Raises LeaseLost.
     """
     last = delivery.last_offset
     tried = False
@@ -225,7 +225,7 @@ def keep_below(delivery: Delivery, end: int, *, waits: bool = True) -> bool:
                 cursors = cursors.filter(replay=0)
             place = cursors.filter(group=delivery.group_id, partition=delivery.partition_id)
             locked = list(place.select_for_update(skip_locked=skips).values_list("pk"))
-            if skips and not locked:
+            if skips and not (locked and lock_held(delivery)):
                 return False
             tried = True
             if not delivery.held().filter(last_offset=last).update(last_offset=end - 1):
@@ -239,6 +239,11 @@ def keep_below(delivery: Delivery, end: int, *, waits: bool = True) -> bool:
     if done := retrying(write, delivery.using):
         delivery.last_offset = end - 1
     return done
+
+
+def lock_held(delivery: Delivery) -> bool:
+    """Lock the delivery; return False if others have it locked, or it is not held any more."""
+    return bool(delivery.held().select_for_update(skip_locked=True).values_list("pk"))
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:

@@ -82,6 +82,28 @@ HANDLERS = [
         f"{GIVE_UP}::test_an_ordered_group_goes_back_to_it",
     ),
     Mutant(
+        "given-up-with-what-had-ended",
+        HANDLING,
+        "                self._settle_ended()\n",
+        "",
+        f"{GIVE_UP}::test_calls_that_ended_before_it_have_the_outcome_that_they_had",
+    ),
+    Mutant(
+        "settled-twice-for-its-holder",
+        HANDLING,
+        "if one.offset >= self.delivery.progress",
+        "if one",
+        f"{GIVE_UP}::test_who_comes_to_settle_a_moment_later_settles_the_rest",
+    ),
+    Mutant(
+        "a-look-that-waits-for-a-row",
+        "streams/consume/outcome/settle.py",
+        'return bool(delivery.held().select_for_update(skip_locked=True).values_list("pk"))',
+        'return bool(delivery.held().select_for_update().values_list("pk"))',
+        f"{GIVE_UP}::test_a_row_that_others_have_locked_is_left_to_a_later_look",
+        "mysql",
+    ),
+    Mutant(
         "given-up-and-kept",
         HANDLING,
         "            self.given_up = was_given_up(self.delivery)\n",

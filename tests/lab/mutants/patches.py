@@ -931,8 +931,8 @@ PURGE = [
     Mutant(
         "failed-messages-kept",
         "streams/deliver/calls.py",
-        "caller.failures(messages):",
-        "(lambda messages: caller.failures(messages))(messages):",
+        "failed = caller.failures(messages)",
+        "failed = (lambda messages: caller.failures(messages))(messages)",
         "tests/guarantees/test_memory.py::test_a_message_that_is_handled_is_let_go",
     ),
     Mutant(
