@@ -124,7 +124,7 @@ def test_every_table_has_a_page():
 
 
 @pytest.mark.parametrize(
-    "role", [*ROLES[:-1], pytest.param(ROLES[-1], marks=pytest.mark.exhaustive)]
+    "role", [*ROLES[:2], *(pytest.param(role, marks=pytest.mark.exhaustive) for role in ROLES[2:])]
 )
 def test_every_page_answers_each_role_as_it_must(world, as_role, role):
     client = as_role(role)

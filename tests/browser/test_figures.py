@@ -91,6 +91,7 @@ def traffic(spawn: Any) -> Iterator[None]:
         assert child.process.poll() is None, child.text()
 
 
+@pytest.mark.exhaustive
 def test_the_figures_of_each_page_are_those_counted_by_hand_while_traffic_runs(
     tab: Tab, counted: Counted, traffic: None
 ) -> None:

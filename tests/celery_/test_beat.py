@@ -127,6 +127,7 @@ def test_beat_and_worker_stopped_and_started_again_lose_nothing(
     assert audit("default") == []
 
 
+@pytest.mark.exhaustive
 def test_of_two_workers_one_takes_an_expired_delivery(seen: list[int], celery: Celery) -> None:
     workers = celery.worker(), celery.worker()
     celery.beat()

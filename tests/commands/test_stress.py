@@ -44,6 +44,7 @@ def nothing_is_left() -> bool:
     return not any(model._default_manager.exists() for model in rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_every_message_is_counted_and_nothing_is_left(spawn: Spawn) -> None:

@@ -543,11 +543,13 @@ def test_a_message_costs_no_statement_more():
 # -- real processes, and a real restore ----------------------------------------------------------
 
 CONSUME = """
+import sys
 from django.core.management import call_command
 from streams import consumer
 @consumer("orders", group="mail", start="earliest")
 def handle(message):
-    print("handled", message.partition, message.offset, message.body, flush=True)
+    # By one write: a line of the log could come between the text and its end.
+    sys.stdout.write(f"handled {message.partition} {message.offset} {message.body}\\n")
 call_command("ems_consume")
 """
 

@@ -209,12 +209,16 @@ BOTH_WAYS = {
     *("test_acks", "test_bodies", "test_busy", "test_problems", "test_produce", "test_pulling"),
     *("test_repeated_pulls", "test_shards", "test_tokens", "test_tracing"),
 }
+# In the others what differs is what answers, which these show.
+OFTEN_IN_BOTH_WAYS = {"test_acks", "test_problems", "test_produce"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     module = metafunc.module.__name__.rpartition(".")[2]
     if module in BOTH_WAYS and "api" in metafunc.fixturenames:
-        metafunc.parametrize("api", ["django", "bare"], indirect=True)
+        often = module in OFTEN_IN_BOTH_WAYS
+        bare = pytest.param("bare", marks=[] if often else [pytest.mark.exhaustive])
+        metafunc.parametrize("api", ["django", bare], indirect=True)
 
 
 @pytest.fixture

@@ -156,6 +156,7 @@ def test_a_repeat_in_the_log_is_found(spark: Any) -> None:
     assert [(row[0], row[3]) for row in log_findings(messages, logs).collect()] == [("repeat", 2)]
 
 
+@pytest.mark.exhaustive
 def test_lost_and_repeated_deliveries_are_found(found: Any) -> None:
     history("orders", 40)
     # No delivery at the start, in the middle and at the end.

@@ -23,20 +23,14 @@ WAYS = [
     *(("semisync", fault) for fault in FAULTS),
     *((cluster, "kill") for cluster in CLUSTERS if cluster != "semisync"),
 ]
-SAMPLE = ("semisync", "kill")  # what `make test` plays
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "fault"),
-    [pytest.param(*way, marks=[] if way == SAMPLE else [pytest.mark.exhaustive]) for way in WAYS],
-)
+@pytest.mark.parametrize(("cluster", "fault"), WAYS)
 def test_a_failover_loses_nothing_that_was_acknowledged(cluster: str, fault: str) -> None:
     play("--cluster", cluster, "--fault", fault)
 
 
-@pytest.mark.exhaustive
 def test_haproxy_finds_the_new_primary_by_itself() -> None:
     """With the configuration that docs/guides/failover.md shows."""
     play("--haproxy")
