@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -136,13 +137,16 @@ def in_parts(options: argparse.Namespace, chosen: argparse.Namespace) -> int:
     parts = Parts("test-all", [*plan], everything.COLUMNS)
     todo = parts.chosen(chosen)
     wanted = {name.partition("/")[0] for name in todo}
-    options.db = [db for db in options.db if db in wanted]
+    own = everything.OWN_SERVERS in wanted
+    options.db = [db for db in options.db if db in wanted or (own and db == "mysql")]
     legs, missing = djangos(wanted)
     with contextlib.ExitStack() as stack:
         if options.db:
             found = stack.enter_context(legs_of_databases(options, "all"))
             legs, missing = [*found[0], *legs], [*found[1], *missing]
         by_name = {leg.name: leg for leg in legs}
+        if "mysql" in by_name:
+            by_name[everything.OWN_SERVERS] = of_own_servers(by_name["mysql"])
         run_all(
             [
                 by_name[leg].part(name, *plan[name])
@@ -160,6 +164,12 @@ def in_parts(options: argparse.Namespace, chosen: argparse.Namespace) -> int:
     if parts.all_green():
         keep(whole, DURATIONS, what="make test-all", minutes=sum(leg.seconds for leg in whole) / 60)
     return int(not parts.all_green())
+
+
+def of_own_servers(mysql: Leg) -> Leg:
+    """Return the leg of the tests that each start servers, chosen as for MySQL."""
+    env = {**mysql.env, "EMS_TEST_DATABASES": "mysql"}
+    return replace(mysql, name=everything.OWN_SERVERS, env=env)
 
 
 def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:

@@ -19,19 +19,21 @@ REST = "rest"
 SHARES = {"guarantees": 4, "spark": 3, REST: 3}
 # Of the second server of a kind, only the folders where it can differ.
 OF_A_SECOND_SERVER = {"guarantees": 3, "concurrency": 1}
-# What brings its own servers runs beside one leg only: with the longest tests of its leg first.
-ONCE = {"lab/scenarios": ("mysql", 4), "lab/ha": ("mariadb", 3)}
+# What brings its own servers is a leg of its own.
+OWN_SERVERS = "own-servers"
+ONCE = {"lab/scenarios": 4, "lab/ha": 3}
 SHARES_OF_A_DJANGO = 2
 
 
 def plan(databases: Sequence[str], djangos: Sequence[str]) -> dict[str, tuple[list[str], str]]:
     """Return the folders and the share of each part, leg by leg."""
     found: dict[str, tuple[list[str], str]] = {}
-    for db in databases:
-        shares = SHARES if db.isalpha() else OF_A_SECOND_SERVER
-        for folder, number in [*_once(db), *shares.items()]:
+    of_a_leg = {OWN_SERVERS: ONCE}
+    of_a_leg |= {db: SHARES if db.isalpha() else OF_A_SECOND_SERVER for db in databases}
+    for leg, shares in of_a_leg.items():
+        for folder, number in shares.items():
             folders = _rest() if folder == REST else [f"tests/{folder}"]
-            name = f"{db}/{Path(folder).name}"
+            name = f"{leg}/{Path(folder).name}"
             found |= {f"{name}-{at}": (folders, share) for at, share in _shares(number)}
     for leg in djangos:
         found |= {f"{leg}/quick-{at}": (["tests"], s) for at, s in _shares(SHARES_OF_A_DJANGO)}
@@ -68,10 +70,6 @@ def legs_of(parts: Sequence[Part]) -> list[Leg]:
             "skipped": report["skipped"] + part.details.get("skipped", 0),
         }
     return list(legs.values())
-
-
-def _once(db: str) -> Iterator[tuple[str, int]]:
-    yield from ((folder, number) for folder, (where, number) in ONCE.items() if where == db)
 
 
 def _rest() -> list[str]:

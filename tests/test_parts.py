@@ -162,7 +162,7 @@ def test_the_parts_of_a_leg_have_all_its_folders() -> None:
             times = Counter(
                 share
                 for name, (folders, share) in plan.items()
-                if name.startswith((f"{db}/", "mysql/scenarios", "mariadb/ha"))
+                if name.startswith((f"{db}/", f"{everything.OWN_SERVERS}/"))
                 and any(path == folder or path.startswith(f"{folder}/") for folder in folders)
             )
             assert set(times.values()) == {1}, path
