@@ -46,12 +46,13 @@ IMPOSSIBLE = {
 # on; what needs no database is quickest on SQLite.
 ON_A_SERVER = ("mysql", "mariadb", "sqlite")
 ON_THE_IDLER_SERVER = ("mariadb", "mysql", "sqlite")  # MySQL's leg is the longest
-ON_ANY = ("sqlite", "mysql", "mariadb")
+ON_ANY = ("sqlite", "mysql", "mariadb")  # also when all is run
+ON_THE_IDLEST = ("sqlite", "mariadb", "mysql")  # but when all is run, on each
 
 # Folders, files and tests that need one database, and why. Other tests need MySQL, which judges
 # most strictly, or none; but locks, crashes, plans and what two sessions see differ on each server.
 ONE_IS_ENOUGH = {
-    "admin": ON_THE_IDLER_SERVER,  # pages over the same verbs, which have tests of their own
+    "admin": ON_THE_IDLEST,  # pages over the same verbs, which have tests of their own
     "browser": ON_A_SERVER,  # what is on the screen, of the same pages
     "celery_": ON_ANY,  # tasks that call one function each
     "chaos": ON_ANY,  # what chaos does with a test of a host project
@@ -69,8 +70,8 @@ ONE_IS_ENOUGH = {
     # Failovers have servers of their own.
     "lab/ha": ON_THE_IDLER_SERVER,
     # Pages, alarms and words over figures that have tests of their own, and plans on every server.
-    "metrics": ON_A_SERVER,
-    "monitoring": ON_A_SERVER,
+    "metrics": ON_THE_IDLER_SERVER,
+    "monitoring": ON_THE_IDLER_SERVER,
     "runtime": ON_A_SERVER,  # threads, signals and children
     # Of Spark's, each test reads one database; the plans of what the source reads are in plans/.
     "spark": ON_THE_IDLER_SERVER,  # all on one, since Java takes long to start
