@@ -99,7 +99,11 @@ def run(tree: Path, tests: Iterable[str], db: str) -> Trial:
         )
     except subprocess.TimeoutExpired as error:
         return Trial(NO_END, {}, PATIENCE_SECONDS, f"pytest does not end: {error}")
-    results = dict(_results(report)) if report.exists() else {}
+    results: dict[str, str] = {}
+    for name, result in _results(report) if report.exists() else ():
+        # A test that has failed may also leave what its fixtures cannot end.
+        if results.get(name) != "failed":
+            results[name] = result
     return Trial(done.returncode, results, time.monotonic() - started_at, done.stdout)
 
 
