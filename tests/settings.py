@@ -13,7 +13,8 @@ The fixture ``process_env`` sets these for child processes:
 EMS_TEST_DB_NAME       the test database itself, which exists already
 EMS_TEST_FOLDER        the folder of this run: SQLite's files, EMS's state
 EMS_TEST_EMS           keys of EMS that a test has changed, as JSON
-EMS_TEST_PAGES         no: the pages of the admin are not imported, a quarter of the start
+EMS_TEST_PAGES         no: the pages of the admin are not imported, which takes a quarter of
+                       the start; the fixture ``spawn`` sets it
 """
 
 import json

@@ -98,6 +98,14 @@ def test_sqlite_leaves_what_takes_long_in_some_folders_to_servers(
     assert chosen("sqlite", tier="all") == ["sqlite"]
 
 
+@pytest.mark.slow
+def test_what_needs_no_database_runs_once_in_these_folders_too(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "LEFT_TO_SERVERS", {"test_suite.py"})
+    assert chosen("sqlite", "mariadb", "mysql", tier="all") == ["sqlite"]
+
+
 @pytest.mark.every_database
 def test_a_test_may_ask_for_every_database(chosen) -> None:
     assert chosen("sqlite", "mariadb", "mysql") == ["sqlite", "mariadb", "mysql"]

@@ -67,8 +67,6 @@ ONE_IS_ENOUGH = {
     "http": ON_A_SERVER,
     "http/test_consumers.py": ON_ANY,
     "http/test_shards.py": ON_ANY,
-    # Failovers have servers of their own.
-    "lab/ha": ON_THE_IDLER_SERVER,
     # Pages, alarms and words over figures that have tests of their own, and plans on every server.
     "metrics": ON_THE_IDLER_SERVER,
     "monitoring": ON_THE_IDLER_SERVER,
@@ -80,18 +78,15 @@ ONE_IS_ENOUGH = {
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
-    # Broadcast consumers write no row.
-    "guarantees/test_broadcast.py": ON_A_SERVER,
-    "guarantees/test_large_claims.py": ON_A_SERVER,  # kills as in test_crashes.py
     # Real processes, which take seconds: one server of the two. What they rely on, such as locks,
     # claims, leases, the sequencer and settlements, is tested on both.
     **{
         f"guarantees/test_{name}.py": ON_A_SERVER
         for name in (
-            *("after_a_death", "async_workers", "crashes", "damaged_partitions", "death_lock"),
-            *("deaths", "fleets", "flushed_tables", "forks", "give_up", "idle", "leaving"),
-            *("neighbours", "own_schema", "pool", "processes", "sending", "sharing"),
-            *("supervised", "topic_lifecycle", "unblock"),
+            *("after_a_death", "async_workers", "broadcast", "crashes", "damaged_partitions"),
+            *("death_lock", "deaths", "fleets", "flushed_tables", "forks", "give_up", "idle"),
+            *("large_claims", "leaving", "neighbours", "own_schema", "pool", "processes"),
+            *("sending", "sharing", "supervised", "topic_lifecycle", "unblock"),
         )
     },
     **{
@@ -130,10 +125,9 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
         if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
             return "slow" in marks or not asks_for_every_database(item, marks)
     elif TIER == "all":
-        if VENDOR == "sqlite" and len(possible) > 1 and folder_of(item) in LEFT_TO_SERVERS:
-            return bool(marks & {"slow", "exhaustive", "spark"})
         if preferred != ON_ANY and "any_database" not in marks:
-            return False
+            left = len(possible) > 1 and folder_of(item) in LEFT_TO_SERVERS
+            return VENDOR == "sqlite" and left and bool(marks & {"slow", "exhaustive", "spark"})
     elif "any_database" not in marks:
         return False
     return next((name for name in preferred if name in possible), VENDOR) != VENDOR

@@ -206,7 +206,7 @@ class Handling(Calls):
         except Error:
             if not self._was_committed(until):
                 delivery.progress, delivery.failed, delivery.missing, delivery.errors = before
-            raise
+                raise
         self._failures, self._failed_bytes = [], 0
         self._settled = time.monotonic()
         self._untold.append(closed)  # the holder tells: a receiver may take long

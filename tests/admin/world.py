@@ -70,7 +70,7 @@ _made: list[tuple[datetime, World, dict[Any, Any], list[list[Any]]]] = []
 def make_world() -> World:
     """Needs an empty registry: the fixture clean_registry.
 
-    The first one is made by EMS. Those after it are copies of its rows, a third of the time.
+    The first one is made by EMS. Those after it are copies of its rows, which takes less time.
     """
     if not _made:
         made = _make_world()
