@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
-from django.db import connections
-
 from streams.api import ReceivedMessage
 from streams.consume import event_loop
 from streams.consume.middleware import wrapped
@@ -44,7 +42,6 @@ class HandlerCaller:
         self._handler = around(wrapped(self._call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
         self._async = registration.asynchronous
-        self._using = using
         self._lines = lines
         self._session = Session(using)
         # Whether the handler has left the session of its connection otherwise than it was.
@@ -62,10 +59,16 @@ class HandlerCaller:
         """
         return timedelta(seconds=self._left() + event_loop.CLEAN_UP_SECONDS * self._async)
 
+    def runs_for(self) -> float:
+        """Return how many seconds the running call has taken so far; 0 if none runs."""
+        return self._elapsed() if self.running else 0.0
+
     def _left(self) -> float:
+        return self._timeout - self._elapsed()
+
+    def _elapsed(self) -> float:
         since = self.since
-        elapsed = 0.0 if since is None else time.monotonic() - since
-        return self._timeout - elapsed
+        return 0.0 if since is None else time.monotonic() - since
 
     def failures(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
         """Make a call; return what has failed."""
@@ -97,7 +100,7 @@ class HandlerCaller:
         self.since = began = time.monotonic()
         self.running = True
         try:
-            with self._session.watched():
+            with self._session:
                 returned = self._handler(argument)
         finally:
             self.running = False
@@ -128,7 +131,7 @@ class HandlerCaller:
 
     def _mended(self) -> str:
         """Return what the handler has left on the connection, where no outcome is written."""
-        connection = connections[self._using]
+        connection = self._session.connection
         if connection.in_atomic_block and not self._registration.atomic:
             # The transaction is that of a TestCase. In production the handler is in none, so
             # a statement that fails must not break the one of the test either.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import Error, connections
@@ -42,7 +41,7 @@ _said: set[tuple[str, str]] = set()
 
 
 class Session:
-    """The session of one connection, watched while a handler runs.
+    """The session of the connection of this thread: a context, in which its statements are watched.
 
     What is left is known by the texts of the statements that go through Django's cursors, and by
     the variables of the session, which are read only after a statement that may change them.
@@ -50,30 +49,31 @@ class Session:
 
     def __init__(self, using: str) -> None:
         self._using = using
+        self.connection: Any = connections[using]  # of this thread
         self._driver: Any = None  # the connection of what follows
         self._left: dict[str, None] = {}  # in order
         self._suspicious = False
+        self._watch = self._execute
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        wrappers = connections[self._using].execute_wrappers
-        wrappers.append(self._execute)
-        try:
-            yield
-        finally:
-            wrappers.remove(self._execute)
+    def __enter__(self) -> None:
+        self.connection.execute_wrappers.append(self._watch)
+
+    def __exit__(self, *_error: object) -> None:
+        self.connection.execute_wrappers.remove(self._watch)
 
     def left(self) -> str:
         """Return what was left since the last look, as a text; "" if it is as it was."""
-        connection = connections[self._using]
-        left, suspicious = list(self._left), self._suspicious
-        self._left, self._suspicious = {}, False
+        connection = self.connection
+        left: list[str] = []
+        suspicious, self._suspicious = self._suspicious, False
+        if suspicious:
+            left, self._left = list(self._left), {}
         if connection.connection is None:
             return ""
         if connection.connection is not self._driver:
             left, suspicious = [], False  # another one than that of these statements
         sqlite = connection.vendor == "sqlite"
-        if connection.in_atomic_block or sqlite:
+        if left and (connection.in_atomic_block or sqlite):
             # The owner of a block says that it is another transaction. On SQLite Django begins one
             # by a statement and ends it without, and the connection tells.
             left = [one for one in left if one != TRANSACTION]
@@ -84,11 +84,11 @@ class Session:
                 left.append(TRANSACTION)
         if suspicious and connection.vendor == "mysql":
             left += self._changed()
-        return ", ".join(dict.fromkeys(left))
+        return ", ".join(dict.fromkeys(left)) if left else ""
 
     def mend(self) -> None:
         """Begin a new session, unless a transaction is open, whose owner does so."""
-        connection = connections[self._using]
+        connection = self.connection
         if connection.in_atomic_block:
             return
         if connection.vendor == "sqlite":  # a database in memory would be gone
@@ -105,7 +105,7 @@ class Session:
         return result
 
     def _note(self, first: str, second: str, sql: str) -> None:
-        driver = connections[self._using].connection
+        driver = self.connection.connection
         if driver is not self._driver:
             self._driver, self._left = driver, {}
         self._suspicious = True
@@ -125,7 +125,7 @@ class Session:
                 left.pop(f"the temporary table {name}", None)
         elif first == "USE":
             left.pop(DATABASE, None)
-            if second != str(connections[self._using].settings_dict["NAME"]).upper():
+            if second != str(self.connection.settings_dict["NAME"]).upper():
                 left[DATABASE] = None
 
     def _changed(self) -> list[str]:
@@ -138,9 +138,9 @@ class Session:
             with new_connection(self._using):
                 fresh = _fresh[self._using] = _variables(self._using)
         except Error:  # the connection is lost
-            connections[self._using].close_if_unusable_or_obsolete()
+            self.connection.close_if_unusable_or_obsolete()
             return []
-        if connections[self._using].in_atomic_block:
+        if self.connection.in_atomic_block:
             # Django has turned off the one, and a rehearsal has shortened the other.
             for name in ("autocommit", "innodb_lock_wait_timeout"):
                 now[name] = fresh[name]

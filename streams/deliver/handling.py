@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -74,7 +74,7 @@ class Handling(Calls):
         self._may_go_on = may_go_on
         self._beside = beside
         self._others_idle = others_idle
-        self._call = ExitStack()
+        self._entered: AbstractContextManager[None] | None = None
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
         self._slot.claim(delivery, self._reading.left_out)
@@ -105,11 +105,13 @@ class Handling(Calls):
         if failure := exhausted(self.delivery, self._retry, self.limits):
             self.settle(self.delivery.last_offset + 1, [failure])
             return self.outcome
-        with self._call:
-            atomically = self._make_atomically if self.registration.atomic else None
-            last = self.limits.one_call and len(self.delivery.offsets) > 1
-            calls = self._one_call() if last else self._reading.calls(self._size)
+        atomically = self._make_atomically if self.registration.atomic else None
+        last = self.limits.one_call and len(self.delivery.offsets) > 1
+        calls = self._one_call() if last else self._reading.calls(self._size)
+        try:
             self.make(calls, atomically)
+        finally:
+            self._leave()
         return self.outcome
 
     def _one_call(self) -> Iterator[list[ReceivedMessage]]:
@@ -126,13 +128,10 @@ class Handling(Calls):
 
     def may_begin(self, messages: Sequence[ReceivedMessage]) -> bool:
         """Tell whether the next call may start now, and make the lease long enough for it."""
-        self._call.close()  # the call before this one
+        self._leave()  # from the call before this one
         if self.gives_way:
             return False
-        if not self._stopped():
-            self._waiting = True
-            self._call.enter_context(self._beside())
-            self._waiting = False
+        self._enter()
         if self._stopped():
             return False
         with self._ending:
@@ -150,6 +149,20 @@ class Handling(Calls):
             self._extended = now
         return True
 
+    def _enter(self) -> None:
+        """Wait until a call may be made beside those of other threads, unless none is to begin."""
+        if not self.lost:
+            self._waiting = True
+            entered = self._beside()
+            entered.__enter__()
+            self._entered = entered
+            self._waiting = False
+
+    def _leave(self) -> None:
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered.__exit__(None, None, None)
+
     def _is_unsure(self, now: float) -> bool:
         """Tell whether the lease may be over, or too short for a call."""
         # An operator may give up what takes long. In an ordered group nothing may follow that.
@@ -159,10 +172,20 @@ class Handling(Calls):
     @property
     def gives_way(self) -> bool:
         """Tell whether other threads are to take the calls that have not begun: it takes long."""
-        if self._begun > self.delivery.last_offset or self.ordered or self.lost:
+        rest = self.delivery.last_offset + 1 - self._begun
+        if rest <= 0 or self.ordered or self.lost:
             return False
         ran = time.monotonic() - self._ran_since
-        return ran > LONG_SECONDS or (ran > SHARED_SECONDS and self._others_idle())
+        if ran > LONG_SECONDS:
+            return True
+        late = ran > SHARED_SECONDS and not self._is_nearly_done(rest, ran)
+        return late and self._others_idle()
+
+    def _is_nearly_done(self, rest: int, ran: float) -> bool:
+        """Tell whether the ``rest`` of the calls ends soon here: another claim would cost more."""
+        made = self._begun - self.delivery.first_offset
+        in_call = self._caller.runs_for() > SHARED_SECONDS
+        return not in_call and rest * ran <= SHARED_SECONDS * made
 
     def share(self) -> None:
         """Settle what ended before the running call, and give back what is behind it.

@@ -48,22 +48,28 @@ class Copies:
         self._at, self._size = at, size
         self._number = 0
         self._text, self._sum = b"", 0
+        self._unsaid = 0  # how many of the places have another text still
 
     def move(self, memory: Memory) -> None:
         """Write to other memory from now on."""
         self._memory = memory
+        self._unsaid = 2
 
     def put(self, one: int, two: int, three: int) -> None:
         self._number = number = self._number + 1
         front = _FRONT.pack(number, one, two, three)
         at = self._at + (number & 1) * self._size
-        text = front + _SUM.pack(crc32(front, self._sum)) + self._text
-        self._memory[at : at + len(text)] = text
+        front += _SUM.pack(crc32(front, self._sum))
+        if self._unsaid:
+            self._unsaid -= 1
+            front += self._text
+        self._memory[at : at + len(front)] = front
 
     def say(self, text: bytes) -> None:
         """Let ``text`` be a part of what is put from now on."""
         self._text = text.ljust(self._size - _TEXT_AT, b"\0")
         self._sum = crc32(self._text)
+        self._unsaid = 2
 
 
 def newest(memory: bytes, at: int, size: int) -> tuple[int, int, int, bytes] | None:

@@ -6,6 +6,7 @@ A call cannot be interrupted, but the calls of its claim that have not begun are
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -199,6 +200,26 @@ def test_while_nobody_is_idle_a_claim_keeps_its_calls_for_a_second(
     assert given_back() == [(1, 9)]
     pool.stop()
     assert resting.result(PATIENCE_SECONDS)
+    hanging.finish()
+
+
+@pytest.mark.parametrize(
+    ("at", "in_call", "gives_way"),
+    [(2, 0.0, True), (8, 0.0, False), (8, 0.5, True)],
+    ids=["much is left", "nearly done", "behind a long call"],
+)
+def test_what_is_nearly_done_is_not_given_back(
+    hang: Hang, monkeypatch: pytest.MonkeyPatch, at: int, in_call: float, gives_way: bool
+) -> None:
+    """Quick calls of a busy process are late, too: another claim would cost more than them."""
+    hanging = hang(at)
+    (claim,) = hanging.process.held.all()
+    monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)
+    monkeypatch.setattr(claim, "_others_idle", lambda: True)
+    now = time.monotonic()
+    monkeypatch.setattr(claim, "_ran_since", now - 0.5)
+    monkeypatch.setattr(claim._caller, "since", now - in_call)
+    assert claim.gives_way == gives_way
     hanging.finish()
 
 

@@ -39,9 +39,10 @@ def enter():
     callers = []
 
     def start(way):
-        callers.append(Caller(way))
-        callers[-1].start()
-        return callers[-1]
+        caller = Caller(way)
+        callers.append(caller)
+        caller.start()
+        return caller
 
     yield start
     for caller in callers:
@@ -126,6 +127,34 @@ def test_several_who_want_to_be_alone_go_in_one_by_one(gate, enter):
         (inside,) = [c for c in callers if c.inside.wait(0.2)]
         callers.remove(inside)
         inside.leave()
+
+
+def test_calls_that_run_together_take_no_lock(gate, monkeypatch):
+    """Thousands begin in a second, in many threads: they would queue for it."""
+    monkeypatch.setattr(gate, "_condition", None)
+    with gate.together(), gate.together():
+        assert len(gate._inside) == 2
+    assert not gate._inside
+
+
+def test_who_goes_in_as_another_one_becomes_alone_waits(gate, enter, monkeypatch):
+    alone: list[Caller] = []
+
+    class Inside(set):  # type: ignore[type-arg]
+        """Lets somebody become alone just before the first caller is there."""
+
+        def add(self, caller):
+            if not alone:
+                alone.append(enter(gate.alone()))
+                assert alone[0].inside.wait(10)
+            super().add(caller)
+
+    monkeypatch.setattr(gate, "_inside", Inside())
+    caller = enter(gate.together())
+    wait_for(lambda: alone and alone[0].inside.is_set())
+    assert is_kept_out(caller)
+    alone[0].leave()
+    assert caller.inside.wait(10)
 
 
 @pytest.mark.parametrize("way", ["together", "alone"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -149,10 +150,9 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
     # With the message before them: a pass may have gone on from one window into the next. The
     # servers read entries of ems_msg_inbox alone.
     inside = log.filter(offset__gte=max(start - 1, 0), offset__lt=end).order_by("offset")
-    columns = inside.values_list("offset", "due_at", "pk")
-    rows: list[Placed] = [(offset or 0, due_at, pk) for offset, due_at, pk in columns]
+    rows = [(offset or 0, pk) for offset, pk in inside.values_list("offset", "pk")]
     expected = start
-    for offset in [offset for offset, _due_at, _pk in rows if offset >= start] + [end]:
+    for offset in [offset for offset, _pk in rows if offset >= start] + [end]:
         if offset < expected:
             yield Finding("repeat", where, _("offset %d is there more than once") % offset)
         if offset > expected:
@@ -161,8 +161,8 @@ def _irregular(log: MessageQuerySet, where: str, start: int, end: int) -> Iterat
     yield from _disorder(inside, where, rows)
 
 
-# Offset, due_at and id of a message in the log.
-Placed = tuple[int, datetime | None, int]
+# Offset and id of a message in the log.
+Placed = tuple[int, int]
 
 
 def _disorder(inside: MessageQuerySet, where: str, rows: list[Placed]) -> Iterator[Finding]:
@@ -172,12 +172,20 @@ def _disorder(inside: MessageQuerySet, where: str, rows: list[Placed]) -> Iterat
     stands behind a message that was sent later has been committed late, so a later pass has placed
     it: the sequencer gives each pass over a partition its own, higher sequenced_at.
     """
-    falls = [(one, two) for one, two in pairwise(rows) if _rank(one) > _rank(two)]
+    delayed = dict(inside.exclude(due_at=IMMEDIATE).values_list("offset", "due_at"))
+
+    def rank(row: Placed) -> tuple[bool, datetime, int]:
+        offset, pk = row
+        due_at = delayed.get(offset) or IMMEDIATE  # None: of a row that somebody has changed
+        return due_at == IMMEDIATE, due_at, pk
+
+    key = rank if delayed else itemgetter(1)  # what is compared of most logs
+    falls = [(one, two) for one, two in pairwise(rows) if key(one) > key(two)]
     if not falls:
         return
     near = inside.filter(offset__gte=falls[0][0][0], offset__lte=falls[-1][1][0])
     placed_at = dict(near.values_list("pk", "sequenced_at"))
-    for (one, _due, one_pk), (two, _due_too, two_pk) in falls:
+    for (one, one_pk), (two, two_pk) in falls:
         before, after = placed_at[one_pk], placed_at[two_pk]
         if before and after and after <= before:
             detail = _(
@@ -185,12 +193,6 @@ def _disorder(inside: MessageQuerySet, where: str, rows: list[Placed]) -> Iterat
                 " placed it"
             )
             yield Finding("disorder", where, detail % {"one": one, "two": two})
-
-
-def _rank(row: Placed) -> tuple[bool, datetime, int]:
-    _offset, due_at, pk = row
-    due_at = due_at or IMMEDIATE  # of a row that somebody has changed
-    return due_at == IMMEDIATE, due_at, pk
 
 
 def _group(position: AuditPosition, using: str) -> AuditWindow:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.lab.mutants.mutant import Mutant
 
 EXPIRE = "streams/consume/outcome/expire.py"
+GATE = "streams/process/shared/gate.py"
+GATES = "tests/runtime/test_gate.py"
 GIVE_UP = "tests/guarantees/test_give_up.py"
 HANDLING = "streams/deliver/handling.py"
 PACE = "streams/deliver/pace.py"
@@ -20,6 +22,41 @@ HANDLERS = [
         "call = 1 if self.single else batch",
         "call = batch",
         "tests/runtime/test_pace.py::test_where_a_call_gets_one_message_a_claim_may_be_one",
+    ),
+    Mutant(
+        "nearly-done-shared",
+        HANDLING,
+        "late = ran > SHARED_SECONDS and not self._is_nearly_done(rest, ran)",
+        "late = ran > SHARED_SECONDS",
+        f"{SHARING}::test_what_is_nearly_done_is_not_given_back",
+    ),
+    Mutant(
+        "behind-a-long-call-kept",
+        HANDLING,
+        "return not in_call and rest * ran",
+        "return rest * ran",
+        f"{SHARING}::test_what_is_nearly_done_is_not_given_back",
+    ),
+    Mutant(
+        "gate-passed-while-one-is-alone",
+        GATE,
+        "        if self._closed:\n            with self._condition:\n                self._inside",
+        "        if False:\n            with self._condition:\n                self._inside",
+        f"{GATES}::test_nobody_goes_in_beside_the_one_who_is_alone",
+    ),
+    Mutant(
+        "gate-looked-at-before-it-is-entered",
+        GATE,
+        "        self._inside.add(caller)\n        if self._closed:\n",
+        "        closed = self._closed\n        self._inside.add(caller)\n        if closed:\n",
+        f"{GATES}::test_who_goes_in_as_another_one_becomes_alone_waits",
+    ),
+    Mutant(
+        "gate-left-without-a-word",
+        GATE,
+        "        self._inside.discard(caller)\n        if self._closed:\n",
+        "        self._inside.discard(caller)\n        if False:\n",
+        f"{GATES}::test_who_wants_to_be_alone_waits_for_all_others_to_leave",
     ),
     # Two would handle the same message.
     Mutant(

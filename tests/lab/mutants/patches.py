@@ -556,7 +556,7 @@ LEASES = [
     Mutant(
         "hung-call-extended",
         "streams/consume/calling.py",
-        "return self._timeout - elapsed",
+        "return self._timeout - self._elapsed()",
         "return self._timeout",
         f"{LEASING}::test_a_hung_call_is_not_extended_and_its_message_goes_to_another",
     ),
