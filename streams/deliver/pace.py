@@ -18,7 +18,7 @@ SHARED_SECONDS = 0.3
 
 @dataclass
 class Pace:
-    """The measure of how fast one worker thread handles the messages of one group.
+    """The measure of how fast a thread of this process handles the messages of one group.
 
     ``seconds``: how long the handler calls of a claim may take; with 0, each claim is one batch.
     ``workers``: the worker threads of the group, in all processes.

@@ -10,7 +10,6 @@ from streams.consume.limits import Limits
 from streams.deliver.calls import Calls
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
-from streams.deliver.pace import Pace
 from streams.deliver.turns import Turns
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
@@ -23,9 +22,8 @@ class Turn:
     def __init__(self, runtime: Runtime, feed: RunningGroup, thread: str) -> None:
         self._runtime = runtime
         self._feed = feed
-        pace = Pace(single=feed.registration.batch is None)
         client = runtime.client.client_id
-        claimer = Claimer(feed.group, client, thread, runtime.using, pace=pace)
+        claimer = Claimer(feed.group, client, thread, runtime.using, pace=feed.pace)
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way

@@ -59,6 +59,19 @@ class Quick:
         return Delivery.objects.exclude(pk__in=before).order_by("pk")[0]
 
 
+def test_what_one_thread_has_learned_the_others_know() -> None:
+    """The first claims are small ones, of which each costs as many statements as a large one."""
+    quick = Quick(800, lambda message: None)
+    other = quick.process.new_worker(1)
+    other.turn_in(quick.process.feed)
+    quick.pace.each, quick.pace.rough = None, False
+    sizes = [len(quick.step().offsets) for _ in range(3)]
+    assert sizes[:2] == [1, 10]
+    assert sizes[2] > 10
+    assert other.step() == 0.0
+    assert len(Delivery.objects.order_by("-pk")[0].offsets) > 10
+
+
 # -- what a call gets --
 
 

@@ -24,6 +24,13 @@ HANDLERS = [
         "tests/runtime/test_pace.py::test_where_a_call_gets_one_message_a_claim_may_be_one",
     ),
     Mutant(
+        "each-thread-learns-alone",
+        "streams/process/turn.py",
+        "pace=feed.pace)",
+        "pace=type(feed.pace)(single=feed.pace.single))",
+        "tests/guarantees/test_large_claims.py::test_what_one_thread_has_learned_the_others_know",
+    ),
+    Mutant(
         "nearly-done-shared",
         HANDLING,
         "late = ran > SHARED_SECONDS and not self._is_nearly_done(rest, ran)",
