@@ -162,7 +162,7 @@ def spawn(process_env: dict[str, str]) -> Iterator[Spawn]:
     ``spawn.command("ems_consume", "--drain")`` a management command. Both return a Child, which is
     waited for by what it prints (``expect``) or by its end (``succeed``), never by a duration.
     """
-    spawn = Spawn(process_env)
+    spawn = Spawn(process_env, forks=True)
     yield spawn
     spawn.close()
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from tests.forkserver import Forked, for_children
+
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,21 +34,26 @@ SET_UP = "import django\ndjango.setup()\n"
 MANAGE = "from django.core.management import execute_from_command_line as run\nrun(sys.argv)\n"
 
 
-class Child:
-    """Runs a child process, and reads what it prints on both streams as it comes."""
+def started(command: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a process with a session of its own, whose output is read from one pipe."""
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
-    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+
+class Child:
+    """Reads what a child process prints on both streams as it comes."""
+
+    def __init__(self, process: subprocess.Popen[str] | Forked) -> None:
         self.output: list[str] = []
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        self.process = process
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -121,10 +128,15 @@ class Child:
 
 
 class Spawn:
-    """Starts children that share the test database; see the fixture ``spawn``."""
+    """Starts children that share the test database; see the fixture ``spawn``.
 
-    def __init__(self, env: dict[str, str]) -> None:
+    With ``forks`` they are forked from a process that has Django set up, which is much cheaper;
+    but not a child for which the environment is changed here.
+    """
+
+    def __init__(self, env: dict[str, str], *, forks: bool = False) -> None:
         self._env = env
+        self._forks = forks
         self._children: list[Child] = []
 
     def __call__(self, code: str, *arguments: object, env: dict[str, str] | None = None) -> Child:
@@ -140,10 +152,14 @@ class Spawn:
             child.close()
 
     def _start(self, code: str, arguments: tuple[object, ...], env: dict[str, str] | None) -> Child:
-        words = [sys.executable, "-u", "-c", END_WITH_PARENT + code, *map(str, arguments)]
+        code, words = END_WITH_PARENT + code, list(map(str, arguments))
         # os.environ as it is now: ems_settings may have changed it since the fixture was made.
         whole = {"EMS_TEST_PAGES": "no", **os.environ, **self._env, **(env or {})}
-        self._children.append(Child(words, whole))
+        server = for_children(END_WITH_PARENT, whole) if self._forks and not env else None
+        if server:
+            self._children.append(Child(server.fork(code, words, whole)))
+        else:
+            self._children.append(Child(started([sys.executable, "-u", "-c", code, *words], whole)))
         return self._children[-1]
 
 

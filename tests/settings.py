@@ -78,11 +78,17 @@ if redis_url := os.environ.get("EMS_TEST_REDIS_URL"):
         "OPTIONS": {"SERIALIZER": "django_redis.serializers.json.JSONSerializer"},
     }
 
+
+def ems() -> dict[str, Any]:
+    """Return EMS's own settings, for the environment as it is now."""
+    return {
+        "STATE_DIR": str(FOLDER / "state"),
+        **json.loads(os.environ.get("EMS_TEST_EMS", "{}")),
+    }
+
+
 # Without Redis, as a first user has it; a test that wants it says ems_settings(REDIS="redis").
-EMS: dict[str, Any] = {
-    "STATE_DIR": str(FOLDER / "state"),
-    **json.loads(os.environ.get("EMS_TEST_EMS", "{}")),
-}
+EMS = ems()
 
 INSTALLED_APPS = [
     "django.contrib.admin.apps.SimpleAdminConfig"

@@ -69,9 +69,7 @@ class RunningGroup:
     def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
         self.registration = registration
         self.group = subscribe(registration, using, overrides.start)
-        self.pace = Pace(
-            single=registration.batch is None
-        )  # of all threads
+        self.pace = Pace(single=registration.batch is None)  # of all threads
         self.threads = threads(registration, using, overrides)
         self.gate = Gate()
         self._using = using

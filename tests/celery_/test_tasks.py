@@ -21,7 +21,7 @@ from redis import Redis
 from streams import schedule, send, tasks
 from streams.models import Message
 from tests.celery_.app import configured
-from tests.processes import Child
+from tests.processes import Child, started
 
 TASKS = ("sequence", "sweep", "retries", "purge", "steps")
 
@@ -191,7 +191,7 @@ print(app.conf.task_serializer, list(app.conf.accept_content), app.conf.task_ign
 def in_the_project(code: str, state: Path) -> str:
     env = {name: text for name, text in os.environ.items() if not name.endswith("_URL")}
     env |= {"DJANGO_SETTINGS_MODULE": "emsproject.settings", "EMS_STATE_DIR": str(state)}
-    child = Child([sys.executable, "-c", code], env)
+    child = Child(started([sys.executable, "-c", code], env))
     try:
         return child.succeed()
     finally:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.processes import SET_UP, Child
+from tests.processes import SET_UP, Child, started
 
 pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
@@ -47,7 +47,7 @@ VERDICTS = {
 
 
 def test_the_audit_notices_each_kind_of_damage(demo_env: dict[str, str]) -> None:
-    child = Child([sys.executable, "-c", SET_UP + SCENE, *VERDICTS], demo_env)
+    child = Child(started([sys.executable, "-c", SET_UP + SCENE, *VERDICTS], demo_env))
     try:
         lines = child.succeed().splitlines()
     finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.terminal import Terminal
-from tests.processes import ROOT, Child, wait_for
+from tests.processes import ROOT, Child, started, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.any_database]
 
@@ -42,7 +42,7 @@ def run(demo_env: dict[str, str]) -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
     def start(*words: str) -> Child:
-        children.append(Child(list(words), demo_env))
+        children.append(Child(started(list(words), demo_env)))
         return children[-1]
 
     yield start
