@@ -26,7 +26,7 @@ from streams.telemetry import count
 logger = logging.getLogger("streams.wakeup")
 
 # At most one publication in this many seconds, however many messages are sent.
-COALESCE_SECONDS = 0.01
+COALESCE_SECONDS = 0.002
 RECONNECT_SECONDS = 1.0
 LISTEN_SECONDS = 1.0
 LAST_WORD_SECONDS = 0.2

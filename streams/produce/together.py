@@ -33,6 +33,8 @@ def is_wanted(connection: Any) -> bool:
     """Tell whether a send by this connection may be inserted by another thread."""
     if not (conf.settings().SEND_TOGETHER or getattr(_of_thread, "on", False)):
         return False
+    if getattr(_of_thread, "leads", False):
+        return False  # sent by a wrapper of the statement: it would wait for itself
     return not connection.in_atomic_block and connection.get_autocommit()
 
 
@@ -90,6 +92,7 @@ class _Queue:
     def _lead(self, alias: str, one: _Waiting, alone: Callable[[], int]) -> None:
         together = [one]
         unknown = True  # also if this thread is ended by something else than an error
+        _of_thread.leads = True
         try:
             with self._lock:
                 together += self._taken(one.placed.size)
@@ -107,6 +110,7 @@ class _Queue:
             if connection_lost(error):
                 connections[alias].close()
         finally:
+            _of_thread.leads = False
             with self._lock:
                 self._pass_on()
             for each in together[1:]:

@@ -8,7 +8,13 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, OperationalError, transaction
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    OperationalError,
+    connection,
+    transaction,
+)
 
 from streams import SendResult, send
 from streams.errors import InvalidName, SendOutcomeUnknown
@@ -102,6 +108,24 @@ def test_in_a_transaction_it_is_the_callers_own(statements) -> None:
         transaction.set_rollback(True)
     assert statements.sizes == []
     assert Message.objects.count() == 1
+
+
+def test_a_wrapper_of_the_statement_may_send(statements, in_thread: InThread) -> None:
+    """It would wait for the statement that it is a part of."""
+    statements.go_on.set()
+
+    def count(execute: Any, sql: str, *words: Any) -> Any:
+        if sql.startswith(("INSERT INTO `ems_msg`", 'INSERT INTO "ems_msg"')):
+            connection.execute_wrappers.remove(count)
+            send("orders", "counted")
+        return execute(sql, *words)
+
+    def sends() -> SendResult:
+        connection.execute_wrappers.append(count)
+        return send("orders", 1)
+
+    assert in_thread(sends).result(PATIENCE_SECONDS)
+    assert Message.objects.count() == 3
 
 
 def test_by_default_each_thread_sends_by_itself(statements, ems_settings) -> None:

@@ -1,7 +1,8 @@
 """Measures from the commit of a message to its handler call, with Redis, at a steady rate.
 
 Both ends note the clock of the machine: the producer when its send has returned, the handler when
-it is called. One producer process, one consumer process, one group.
+it is called. One producer process, one consumer process, one group. Where the time goes is measured
+apart, at a rate at which a message meets no other one: the consumer notes when each step ends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.lab.benchmarks.contender import Contender, this
+from tests.lab.benchmarks.contender import POLL_SECONDS, Contender, this
 from tests.lab.benchmarks.figures import Options, Row
 
 TOPIC = "bench-latency"
@@ -38,14 +39,56 @@ PRODUCER = f"""
 import sys, time
 from streams import send
 
-count = int(sys.argv[2])
-started = time.monotonic()
+count, rate = map(int, sys.argv[2:])
+started = time.monotonic() + 1
 with open(sys.argv[1], "w") as sent:
-    for n in range(count):
-        time.sleep(max(0.0, started + n / {A_SECOND} - time.monotonic()))
+    for n in range(-rate, count):  # for a second, both processes get to know what they need
+        time.sleep(max(0.0, started + n / rate - time.monotonic()))
         send("{TOPIC}", n)
-        sent.write(f"{{n}} {{time.time()}}\\n")
+        if n >= 0:
+            sent.write(f"{{n}} {{time.time()}}\\n")
 """
+
+# The functions that a message passes, in order, and whether the step ends with their begin or end.
+STEPS = {
+    "wake-up": ("streams.wakeup.Listener._concerns", "end"),
+    "look": ("streams.deliver.poller.Poller.look", "begin"),
+    "sequence": ("streams.deliver.poller.sequence", "end"),
+    "worker": ("streams.process.turn.Turn._take", "begin"),
+    "claim": ("streams.deliver.turns.Turns.claim", "end"),
+    "read": ("streams.deliver.reading.stored_messages", "end"),
+}
+NOTE_STEPS = f"""
+import functools, time
+from django.utils.module_loading import import_string
+
+noted = []
+
+def note(name, path, when):
+    place, _, attribute = path.rpartition(".")
+    owner = import_string(place) if place.rpartition(".")[2][0].isupper() else __import__(
+        place, fromlist=["x"])
+    function = getattr(owner, attribute)
+
+    @functools.wraps(function)
+    def noting(*args, **kwargs):
+        if when == "begin":
+            noted.append((name, time.time()))
+        returned = function(*args, **kwargs)
+        if when == "end":
+            noted.append((name, time.time()))
+        return returned
+
+    setattr(owner, attribute, noting)
+
+for name, (path, when) in {STEPS!r}.items():
+    note(name, path, when)
+"""
+TELL_STEPS = """
+with open(sys.argv[2], "w") as steps:
+    steps.writelines(f"{name} {at}\\n" for name, at in noted)
+"""
+ALONE_A_SECOND = 10
 
 
 def figures(options: Options) -> Iterator[Row]:
@@ -53,6 +96,10 @@ def figures(options: Options) -> Iterator[Row]:
     for share, limit in LIMITS.items():
         name = f"commit to handler at {A_SECOND}/s, p{share}"
         yield Row(name, {"ms": took[share], "limit, ms": limit})
+    for redis in (True, False):
+        way = "with Redis" if redis else f"without, a look each {POLL_SECONDS} s"
+        for step, ms in steps(this(), 3 if options.quick else 20, redis=redis).items():
+            yield Row(f"{way}: {step}", {"ms": ms})
 
 
 def measure(contender: Contender, seconds: float) -> dict[int, float]:
@@ -63,25 +110,53 @@ def measure(contender: Contender, seconds: float) -> dict[int, float]:
     return {share: round(cuts[share - 1], 2) for share in LIMITS}
 
 
+def steps(contender: Contender, seconds: float, *, redis: bool) -> dict[str, float]:
+    """Return the median of the milliseconds of each step, and of all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, count = Path(folder), int(ALONE_A_SECOND * seconds)
+        told = NOTE_STEPS + CONSUMER + TELL_STEPS
+        commits, calls = _run(contender, path, told, count, ALONE_A_SECOND, redis=redis)
+        lines = (line.rsplit(" ", 1) for line in (path / "steps").read_text().splitlines())
+        noted = [(name, float(at)) for name, at in lines]
+    took: dict[str, list[float]] = {}
+    for number, committed in commits.items():
+        before = committed
+        for name in [*STEPS, "call"]:
+            at = calls[number]
+            if name != "call":
+                at = next((t for n, t in noted if n == name and before <= t <= at), before)
+            took.setdefault(name, []).append(at - before)
+            before = at
+        took.setdefault("all", []).append(before - committed)
+    return {name: round(statistics.median(each) * 1000, 2) for name, each in took.items()}
+
+
 def _waits(contender: Contender, folder: Path, count: int) -> list[float]:
     """Milliseconds of each message."""
-    spawn = contender.spawn(REDIS="redis", POLL_SECONDS=1.0)
+    commits, calls = _run(contender, folder, CONSUMER, count, A_SECOND)
+    return [max(0.0, calls[n] - commits[n]) * 1000 for n in commits]
+
+
+def _run(
+    contender: Contender, folder: Path, code: str, count: int, rate: int, *, redis: bool = True
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return when each message was committed, and when the handler was called with it."""
+    wake = {"REDIS": "redis", "POLL_SECONDS": 1.0} if redis else {"POLL_SECONDS": POLL_SECONDS}
+    spawn = contender.spawn(**wake)
     sent, seen = folder / "sent", folder / "seen"
     try:
-        consumer = spawn(CONSUMER, seen)
+        consumer = spawn(code, seen, folder / "steps")
         consumer.expect("database connections")
-        spawn(PRODUCER, folder / "warm", A_SECOND).succeed()
-        spawn(PRODUCER, sent, count).succeed()
+        spawn(PRODUCER, sent, count, rate).succeed()
         time.sleep(1.0)  # generous beside what is measured; who comes later is missed below
         consumer.terminate()
         consumer.succeed()
     finally:
         spawn.close()
-    # The warm-up has the same numbers: the later line counts.
     commits, calls = _times(sent), _times(seen)
     assert len(commits) == count
     assert commits.keys() <= calls.keys(), "messages are missing"
-    return [max(0.0, calls[n] - commits[n]) * 1000 for n in commits]
+    return commits, calls
 
 
 def _times(path: Path) -> dict[str, float]:

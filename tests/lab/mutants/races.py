@@ -177,6 +177,13 @@ RACES = [
         f"{TOGETHERS}::test_who_is_interrupted_while_it_inserts_leaves_nobody_waiting",
     ),
     Mutant(
+        "together-waits-for-itself",
+        TOGETHER,
+        "_of_thread.leads = True",
+        "pass",
+        f"{TOGETHERS}::test_a_wrapper_of_the_statement_may_send",
+    ),
+    Mutant(
         "together-in-a-transaction",
         TOGETHER,
         "return not connection.in_atomic_block and connection.get_autocommit()",
