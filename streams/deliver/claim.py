@@ -15,6 +15,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import claim as sql
 from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
+from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.pace import Pace
 from streams.errors import LeaseLost
 from streams.log.ends import End
@@ -64,6 +65,7 @@ class Claimer:
     token: str = ""  # of the deliveries; "": each has one of its own
     turn: int = 0
     pace: Pace = field(default_factory=Pace)
+    locks: CursorLocks = field(default_factory=CursorLocks)  # of all threads of the process
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
     _retries_at: float = 0.0
@@ -178,22 +180,31 @@ class Claimer:
         """Claim from one of the cursors ``behind``; None if none of them has anything left."""
         if not behind:
             return None
-        vendor = connections[self.using].vendor
         self.turn += 1
         first = self.turn % len(behind)
         turns = [*behind[first:], *behind[:first]]
         for row in turns if len(turns) > 1 or self.group.ordered else ():
-            with own_transaction(self.using):
-                free = fetch(self.using, sql.LOCK_FREE_CURSOR[vendor], [row[0]])
-                if free and (taken := self._take(row, Locked(*free[0]), batch, timeout)):
+            with self.locks.taken(row[0], wait=False) as mine:
+                if mine and (taken := self._take_free(row, batch, timeout)):
                     return taken
         if self.group.ordered:
             return None  # the holder of the lock is about to claim the messages
         # All cursors are locked, which does not mean that there is nothing to claim, or there is
         # only one: wait for it.
-        cursor_id, partition_id, _number = turns[0][:3]
+        with self.locks.taken(turns[0][0], wait=True):
+            return self._take_after_a_wait(turns[0], batch, timeout)
+
+    def _take_free(self, row: Behind, batch: int, timeout: timedelta) -> Delivery | None:
+        """Claim from a cursor, unless another process has locked it."""
         with own_transaction(self.using):
-            rows = fetch(self.using, sql.LOCK_CURSOR[vendor], [cursor_id])
+            free = fetch(self.using, sql.LOCK_FREE_CURSOR[connections[self.using].vendor], [row[0]])
+            return self._take(row, Locked(*free[0]), batch, timeout) if free else None
+
+    def _take_after_a_wait(self, row: Behind, batch: int, timeout: timedelta) -> Delivery | None:
+        """Claim from a cursor after whoever has locked it."""
+        cursor_id, partition_id = row[:2]
+        with own_transaction(self.using):
+            rows = fetch(self.using, sql.LOCK_CURSOR[connections[self.using].vendor], [cursor_id])
             if not rows:
                 return None
             locked = Locked(*rows[0])
@@ -202,7 +213,7 @@ class Claimer:
                 # was waited for. No server promises to have read it after the wait.
                 ((end, epoch),) = fetch(self.using, sql.PARTITION_END, [partition_id])
                 locked = locked._replace(end=end, epoch=epoch)
-            return self._take(turns[0], locked, batch, timeout)
+            return self._take(row, locked, batch, timeout)
 
     def _take_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
         vendor = connections[self.using].vendor

@@ -14,6 +14,7 @@ from streams.consume.registry import Registration
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
 from streams.deliver.closing import Outcome
+from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.pace import Pace
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
@@ -69,7 +70,9 @@ class RunningGroup:
     def __init__(self, registration: Registration, using: str, overrides: Overrides) -> None:
         self.registration = registration
         self.group = subscribe(registration, using, overrides.start)
-        self.pace = Pace(single=registration.batch is None)  # of all threads
+        # Of all threads.
+        self.pace = Pace(single=registration.batch is None)
+        self.locks = CursorLocks()
         self.threads = threads(registration, using, overrides)
         self.gate = Gate()
         self._using = using

@@ -23,7 +23,9 @@ class Turn:
         self._runtime = runtime
         self._feed = feed
         client = runtime.client.client_id
-        claimer = Claimer(feed.group, client, thread, runtime.using, pace=feed.pace)
+        claimer = Claimer(
+            feed.group, client, thread, runtime.using, pace=feed.pace, locks=feed.locks
+        )
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way

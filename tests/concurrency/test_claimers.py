@@ -10,17 +10,24 @@ import pytest
 from django.db import connection
 from django.db.models import Count
 
-from streams.models import Delivery, Kind, Partition, RetryMessage
+from streams import Outgoing, consumer, send_many
+from streams.log.sequencer import sequence
+from streams.models import Cursor, Delivery, Kind, Partition, RetryMessage
 from streams.models.retry import Again
+from streams.operate.topics import create
+from streams.process.worker import Worker
 from tests.concurrency.conftest import MINUTE, Stream
-from tests.concurrency.locks import wait_until_one_waits
+from tests.concurrency.locks import held_before, wait_until_one_waits
+from tests.consuming import Process
 from tests.faults import LateCommit
-from tests.processes import PATIENCE_SECONDS, Spawn
+from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
 from tests.sessions import Threads
 
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
 
 CLAIMERS, EACH = 12, 40
+# The last statement of a claim: it has the lock of its cursor.
+END_OF_CLAIM = "INSERT INTO `ems_topic_group_log`"
 
 # A claimer of a child process, in each of its threads: claims one by one until the end.
 CHILD = """
@@ -86,6 +93,62 @@ def test_twelve_claimers_in_four_processes_are_served_fairly(stream: Stream, spa
     for child in children:
         child.succeed()
     assert_fair_and_complete(total)
+
+
+class Locking:
+    """The cursors whose rows the thread in this block has asked the server to lock."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def step(self, worker: Worker) -> float | None:
+        with connection.execute_wrapper(self._note):
+            return worker.step()
+
+    def _note(self, execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SELECT c.`next_offset`"):
+            self.ids.append(parameters[0])
+        return execute(sql, parameters, many, context)
+
+
+def two_workers(partitions: int) -> tuple[Worker, Worker, Process]:
+    """Return two threads of one process, for a group that is behind in each partition."""
+    create("orders", partitions, "default")
+    consumer("orders", group="mail", threads=2, batch=5)(lambda messages: None)
+    process = Process("mail")
+    for number in range(partitions):
+        send_many([Outgoing("orders", n, partition=number) for n in range(10)])
+    sequence("default")
+    return process.worker, process.new_worker(1), process
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_threads_of_a_process_do_not_wait_for_each_other_in_the_server(in_thread: Threads) -> None:
+    """A wait there has a transaction open, and the server puts a thread to sleep and wakes it."""
+    first, second, process = two_workers(partitions=1)
+    cursor, locking = Cursor.objects.get(), Locking()
+    with held_before(in_thread, END_OF_CLAIM, first.step):
+        waiting = in_thread(locking.step, second)
+        locks = process.feed.locks._waiting
+        wait_for(lambda: locking.ids or locks.get(cursor.pk))
+        assert locking.ids == []
+    assert waiting.result(PATIENCE_SECONDS) == 0.0
+    assert locking.ids == [cursor.pk]
+    spans = Delivery.objects.order_by("first_offset").values_list("first_offset", "last_offset")
+    assert [*spans] == [(0, 4), (5, 9)]
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_thread_asks_for_no_cursor_that_another_one_of_its_process_has(
+    in_thread: Threads,
+) -> None:
+    first, second, process = two_workers(partitions=2)
+    # Both begin with the same cursor.
+    with held_before(in_thread, END_OF_CLAIM, first.step):
+        (taken,) = process.feed.locks._waiting
+        locking = Locking()
+        assert in_thread(locking.step, second).result(PATIENCE_SECONDS) == 0.0
+        assert locking.ids == [*Cursor.objects.exclude(pk=taken).values_list("pk", flat=True)]
 
 
 def test_retries_claimed_by_six_threads_go_to_one_each(stream: Stream, in_thread: Threads) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
+CLAIMERS = "tests/concurrency/test_claimers.py"
 EXPIRE = "streams/consume/outcome/expire.py"
 GATE = "streams/process/shared/gate.py"
 GATES = "tests/runtime/test_gate.py"
@@ -26,9 +27,33 @@ HANDLERS = [
     Mutant(
         "each-thread-learns-alone",
         "streams/process/turn.py",
-        "pace=feed.pace)",
-        "pace=type(feed.pace)(single=feed.pace.single))",
+        "pace=feed.pace,",
+        "pace=type(feed.pace)(single=feed.pace.single),",
         "tests/guarantees/test_large_claims.py::test_what_one_thread_has_learned_the_others_know",
+    ),
+    Mutant(
+        "threads-wait-in-the-server",
+        "streams/process/turn.py",
+        "locks=feed.locks",
+        "locks=type(feed.locks)()",
+        f"{CLAIMERS}::test_threads_of_a_process_do_not_wait_for_each_other_in_the_server",
+        "mysql",
+    ),
+    Mutant(
+        "cursors-of-the-process-asked-for",
+        "streams/deliver/claim.py",
+        "if mine and (taken",
+        "if (taken",
+        f"{CLAIMERS}::test_a_thread_asks_for_no_cursor_that_another_one_of_its_process_has",
+        "mysql",
+    ),
+    Mutant(
+        "last-come-first-served",
+        "streams/deliver/cursor_locks.py",
+        "waiting.popleft()",
+        "waiting.pop()",
+        "tests/runtime/test_cursor_locks.py"
+        "::test_threads_are_served_in_the_order_in_which_they_come",
     ),
     Mutant(
         "nearly-done-shared",
