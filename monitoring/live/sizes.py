@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Q
+from django.db.models import Case, F, IntegerField, Q, When
+from django.db.models.functions import Length
 
 from monitoring.live.inbox import PartitionNow
 from streams.models import Message, Partition
 from streams.observe.mysql_server import table_sizes
+from streams.rules.stored_body import LOGICAL
 
 # In messages: what is read of a topic, and of all the others together.
 SAMPLED, OF_OTHERS = 200, 100
@@ -18,6 +20,10 @@ SAMPLED, OF_OTHERS = 200, 100
 LOGS = 50
 # In bytes: what a message takes on disk beside its body, in columns and indexes. Measured.
 BESIDE = 176
+
+
+# By partition.
+Sizes = Mapping[int, list[int]]
 
 
 class LogExtent(NamedTuple):
@@ -34,7 +40,7 @@ class LogExtent(NamedTuple):
 
 @dataclass(frozen=True)
 class Size:
-    """An estimate in bytes; what is unknown is None.
+    """An estimate in bytes; what is unknown is None. Bodies count as they were sent.
 
     ``sampled`` is how many messages were read for it, and ``table`` what all messages of all
     topics take on disk, as the server says.
@@ -56,18 +62,17 @@ def size_of(using: str, topic: int, partitions: Iterable[PartitionNow]) -> Size:
     mine = [LogExtent(one.pk, one.first_offset, one.next_offset) for one in partitions]
     rows = Partition._base_manager.using(using).exclude(topic=topic)
     others = [LogExtent(*row) for row in rows.values_list("pk", "first_offset", "next_offset")]
-    sizes = _sizes(using, _spread(mine, SAMPLED) | _spread(others, OF_OTHERS))
+    sizes, stored = _sizes(using, _spread(mine, SAMPLED) | _spread(others, OF_OTHERS))
     mean = _mean(mine, sizes)
     kept = sum(one.kept for one in mine)
     table = (table_sizes(using) or {}).get(Message._meta.db_table)
     if mean is None:
         return Size(None, None, None, 0, table)
-    bodies = mean * kept
-    of_others = _mean(others, sizes) or 0.0
-    weight = bodies + BESIDE * kept
+    of_others = _mean(others, stored) or 0.0
+    weight = ((_mean(mine, stored) or 0.0) + BESIDE) * kept
     whole = weight + sum(one.kept for one in others) * (of_others + BESIDE)
     on_disk = None if table is None else table * weight / whole
-    return Size(mean, bodies, on_disk, sum(len(sizes.get(log.pk, ())) for log in mine), table)
+    return Size(mean, mean * kept, on_disk, sum(len(sizes.get(log.pk, ())) for log in mine), table)
 
 
 def _spread(logs: Sequence[LogExtent], most: int) -> Q:
@@ -81,17 +86,24 @@ def _spread(logs: Sequence[LogExtent], most: int) -> Q:
     return places
 
 
-def _sizes(using: str, places: Q) -> Mapping[int, list[int]]:
-    """Return the sizes of messages by partition. Index: (partition, offset)."""
-    found: dict[int, list[int]] = {}
+def _sizes(using: str, places: Q) -> tuple[Sizes, Sizes]:
+    """Return the sizes of bodies by partition: as they were sent, and as they are stored.
+
+    Index: (partition, offset). Only a compressed body is read, for its length in bytes.
+    """
+    sizes: dict[int, list[int]] = {}
+    stored: dict[int, list[int]] = {}
     if places:
+        is_compressed = When(body_type__in=list(LOGICAL), then=Length("body"))
+        on_disk = Case(is_compressed, default=F("size"), output_field=IntegerField())
         rows = Message.objects.using(using).filter(places).order_by()
-        for pk, size in rows.values_list("partition", "size"):
-            found.setdefault(pk, []).append(size)
-    return found
+        for pk, size, bytes_ in rows.values_list("partition", "size", on_disk):
+            sizes.setdefault(pk, []).append(size)
+            stored.setdefault(pk, []).append(bytes_)
+    return sizes, stored
 
 
-def _mean(logs: Sequence[LogExtent], sizes: Mapping[int, list[int]]) -> float | None:
+def _mean(logs: Sequence[LogExtent], sizes: Sizes) -> float | None:
     """Return the mean size, in which each log counts by its messages."""
     known = [(log.kept, sizes[log.pk]) for log in logs if log.pk in sizes]
     kept = sum(count for count, _found in known)

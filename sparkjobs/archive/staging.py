@@ -22,6 +22,7 @@ from sparkjobs.database import (
 )
 from sparkjobs.errors import BadOption
 from sparkjobs.placement import Placement
+from streams.rules.stored_body import to_stored
 
 STAGED = (
     *("replay", "source", "offset", "target"),
@@ -72,6 +73,7 @@ def _staged(batch: pa.RecordBatch, mark: str, placement: Placement) -> Iterator[
     partition_of = placement.partitioner()
     for row in batch.to_pylist():
         target = partition_of(row["key"], row["headers"], row["partition"])
+        row["body"], row["body_type"] = to_stored(row["body"], row["body_type"])
         message = (row[name] for name in STAGED[4:])
         yield mark, row["partition"], row["offset"], target, *message
 

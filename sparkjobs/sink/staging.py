@@ -30,6 +30,7 @@ from streams.rules.dedup import hash_of
 from streams.rules.errors import StreamsError
 from streams.rules.message import check_size, headers_as_json
 from streams.rules.names import MAX_TAG, validated_key, validated_name
+from streams.rules.stored_body import to_stored
 
 TABLE = "ems_monitoring_staged"
 COLUMNS = (
@@ -130,12 +131,13 @@ class Checker:
         elif not 0 <= number < len(topic.partitions):
             raise BadRow(f"{name!r} has no partition {number}, but {len(topic.partitions)}, from 0")
         parameters: list[Any] = [due_at, key, tag, headers]
-        hexadecimal = len(body) <= HEX_BYTES
+        written, stored_type = to_stored(body, body_type)
+        hexadecimal = len(written) <= HEX_BYTES
         if not hexadecimal:
-            parameters.append(body)
+            parameters.append(written)
         values = (
             f"('{self.mark}', {topic.id:d}, {topic.partitions[number]:d}, %s, %s, %s, %s,"
-            f" {_hex(body) if hexadecimal else '%s'}, '{body_type}', {len(body):d},"
+            f" {_hex(written) if hexadecimal else '%s'}, '{stored_type}', {len(body):d},"
             f" {_hex(hash_of(dedup)) if dedup is not None else 'NULL'}, {NOW[self.vendor]})"
         )
         return values, parameters, len(body) + len(headers or "")

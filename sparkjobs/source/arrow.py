@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from sparkjobs.source.splits import Range
+from streams.rules.stored_body import LOGICAL, from_stored, logical_type
 
 BATCH_ROWS = 10_000
 # The most bytes of the bodies of a batch: they fit into the cache of a processor, and 10,000 of the
@@ -34,6 +36,23 @@ def arrays(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Ite
     for rows in _in_batches(chunks, sent):
         columns = zip(*rows, strict=True)
         yield {c.name: _array(values, c) for c, values in zip(sent, columns, strict=True)}
+
+
+def with_logical_bodies(read: Arrays) -> Arrays:
+    """Return the columns with bodies and their types as they were sent, see stored_body.py."""
+    if "body_type" not in read:
+        return read
+    types = read["body_type"]
+    compressed = pc.is_in(types, value_set=pa.array([*LOGICAL], types.type))
+    if not pc.any(compressed).as_py():
+        return read
+    names = types.to_pylist()
+    logical = pa.array(map(logical_type, names), types.type)
+    if "body" not in read:
+        return {**read, "body_type": logical}
+    rows = zip(read["body"].to_pylist(), names, read["size"].to_pylist(), strict=True)
+    bodies = pa.array(starmap(from_stored, rows), read["body"].type)
+    return {**read, "body": bodies, "body_type": logical}
 
 
 def of_range(read: Arrays, columns: StructType, part: Range) -> pa.RecordBatch:
@@ -83,13 +102,13 @@ def _each(ranges: Sequence[Range], name: str) -> pa.Array:
 
 
 def _in_batches(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Iterator[Rows]:
-    body = sent.names.index("body") if "body" in sent.names else None
+    size_of_body = sent.names.index("size") if "body" in sent.names else None
     rows: Rows = []
     size = 0
     for chunk in chunks:
         rows.extend(chunk)
-        if body is not None:
-            size += sum([len(row[body]) for row in chunk])
+        if size_of_body is not None:
+            size += sum([row[size_of_body] for row in chunk])
         if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
             yield rows
             rows, size = [], 0

@@ -14,7 +14,14 @@ from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connect, connected, fetch, stream
 from sparkjobs.instants import MICROSECONDS, microseconds
 from sparkjobs.source import connector_x
-from sparkjobs.source.arrow import CONSTANT, Arrays, arrays, of_range, of_ranges
+from sparkjobs.source.arrow import (
+    CONSTANT,
+    Arrays,
+    arrays,
+    of_range,
+    of_ranges,
+    with_logical_bodies,
+)
 from sparkjobs.source.connector_x import address
 from sparkjobs.source.primary_key import apart, span
 from sparkjobs.source.replica import wait
@@ -96,7 +103,7 @@ class Task:
             if instant is not None:
                 at = MICROSECONDS[self.vendor].format(f"r.`{request.source.finished}`")
                 where.append((f"{at} {comparison} %s", microseconds(instant)))
-        for read in self._arrays(self.columns, where, request.source.index):
+        for read in self._arrays(_with_type(self.columns, request), where, request.source.index):
             yield of_range(read, self.columns, part)
 
     def _by_primary_key(
@@ -146,16 +153,17 @@ class Task:
         """Return what the database sends of a message: at least one column, to be counted."""
         names = [name for name in self.columns.names if name in also or name not in CONSTANT]
         names += [name for name in also if name not in names]
-        return only(LOADED, *(names or ["offset"]))
+        return _with_type(only(LOADED, *(names or ["offset"])), self.request)
 
     def _arrays(self, sent: StructType, where: Where, index: str) -> Iterator[Arrays]:
         select = self.request.source.select(self.vendor, sent, index)
         statement = f"{select} WHERE {' AND '.join(condition for condition, _ in where)}"
         values = [value for _, value in where if value is not None]
         if self.connector_x:
-            yield from connector_x.arrays(self.connector_x, statement, values, sent)
+            read = connector_x.arrays(self.connector_x, statement, values, sent)
         else:
-            yield from arrays(stream(self.connection, statement, values), sent)
+            read = arrays(stream(self.connection, statement, values), sent)
+        yield from map(with_logical_bodies, read)
 
     def _foreign(self) -> list[int]:
         """Return the partitions of other namespaces; usually there are none."""
@@ -167,6 +175,13 @@ class Task:
             " LEFT JOIN `ems_topic` t ON t.`id` = p.`topic_id` WHERE t.`id` IS NULL",
         )
         return [id_ for (id_,) in rows]
+
+
+def _with_type(columns: StructType, request: SourceRequest) -> StructType:
+    """Return the columns, with those that a body needs: it may be compressed."""
+    names = columns.names
+    needed = ("body_type", "size") if "body" in names else ()
+    return only(request.source.schema, *names, *(name for name in needed if name not in names))
 
 
 def _between(ids: Range) -> Where:

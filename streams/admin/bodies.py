@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 from streams import body as bodies
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.models import DeadMessage, Message, PreparedRow
+from streams.rules.stored_body import beginning, bytes_to_cut
 
 SHOWN_BYTES = 4000
 ENDINGS = {bodies.JSON: "json", bodies.TEXT: "txt", bodies.BYTES: "bin"}
@@ -71,11 +72,12 @@ class BodyAdmin(ReadOnly, LargeAdmin):
 
     def _beginning(self, row: Message | DeadMessage | PreparedRow) -> str:
         # The database cuts the body, which may have megabytes.
-        start = Substr("body", 1, SHOWN_BYTES, output_field=BinaryField())
+        start = Substr("body", 1, bytes_to_cut(SHOWN_BYTES), output_field=BinaryField())
         rows = self.model._default_manager.using(row._state.db).filter(pk=row.pk)
-        raw = rows.values_list(start, flat=True).get()
-        if not raw:
+        cut, stored_type = rows.values_list(start, "body_type").get()
+        if not cut:
             return ""  # that of a prepared message is sent
+        raw = beginning(cut, stored_type, SHOWN_BYTES)
         text = bodies.preview(raw, row.body_type, row.size, SHOWN_BYTES)
         return _indented(text) if row.body_type == bodies.JSON else text
 

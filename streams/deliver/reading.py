@@ -84,7 +84,11 @@ class Reading:
         number, weight = 1, rows[0].weight
         for before, row in pairwise(rows):
             weight += row.weight
-            if row.offset != before.offset + 1 or row.body is not None or weight > READ_BYTES:
+            if (
+                row.offset != before.offset + 1
+                or row.stored_body is not None
+                or weight > READ_BYTES
+            ):
                 break
             number += 1
         first, end = rows[0].offset, rows[0].offset + number
@@ -141,7 +145,7 @@ def in_calls(
         while rows and len(messages) < size:
             if messages and weight + rows[-1].weight > CLAIM_BYTES:
                 break
-            if rows[-1].body is None:
+            if rows[-1].stored_body is None:
                 rows = load(rows[::-1])[::-1]
                 continue
             weight += rows[-1].weight

@@ -15,6 +15,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import read as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
+from streams.rules.stored_body import from_stored, logical_type
 
 # More than a message can have.
 MAX_BYTES = 2**32
@@ -36,8 +37,9 @@ class StoredMessage(NamedTuple):
     producer: str
     created: str | datetime
     sequenced: str | datetime | None
-    body_type: str
-    body: Any  # bytes; None if it is too large: body and headers are left out then
+    stored_type: str
+    # Maybe compressed; None if it is too large: body and headers are left out then.
+    stored_body: Any
 
     @property
     def headers(self) -> dict[str, str]:
@@ -53,8 +55,12 @@ class StoredMessage(NamedTuple):
         return instant(self.sequenced) if self.sequenced else None
 
     @property
+    def body_type(self) -> str:
+        return logical_type(self.stored_type)
+
+    @property
     def raw_body(self) -> bytes:
-        return bytes(self.body)
+        return from_stored(self.stored_body, self.stored_type, self.size)
 
 
 def stored_messages(

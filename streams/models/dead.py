@@ -16,6 +16,7 @@ from streams.errors import storable, text_of
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import BodyType
+from streams.models.with_body import WithBody
 from streams.rules.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 MAX_TEXT = 64 * 1024
@@ -82,7 +83,7 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
         return self.filter(redriven_at=None)
 
 
-class DeadMessage(models.Model):
+class DeadMessage(WithBody):
     """A message that a group gave up on, with its own copy of the body, and the error."""
 
     topic = models.ForeignKey(

@@ -7,12 +7,13 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.message import BodyType
+from streams.models.with_body import WithBody
 from streams.rules.names import MAX_KEY, MAX_TAG
 
 MAX_WHO = 255
 
 
-class LetterEdit(models.Model):
+class LetterEdit(WithBody):
     """One edit of a dead letter: who, when, and the message as it was before.
 
     What the edit has made of it is in the next edit of the letter, or in the letter itself.

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams import body
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
+from streams.models.with_body import WithBody
 from streams.rules.names import MAX_KEY, MAX_PRODUCER, MAX_TAG
 
 # The due_at of a message that is due at once. It is the same for all of them, so that the inbox
@@ -27,7 +28,7 @@ class MessageQuerySet(models.QuerySet["Message"]):
         return self.filter(offset=None)
 
 
-class Message(models.Model):
+class Message(WithBody):
     """A message: in the inbox while it has no offset, in the log of its partition after."""
 
     partition = LooseForeignKey(

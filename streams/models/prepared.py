@@ -17,6 +17,7 @@ from streams.models.fields import (
 )
 from streams.models.message import BodyType
 from streams.models.namespaces import own
+from streams.models.with_body import WithBody
 from streams.rules.names import MAX_BIZ, MAX_CHECKER, MAX_KEY, MAX_NAME, MAX_PRODUCER, MAX_TAG
 
 # In bytes of JSON, and in characters.
@@ -70,7 +71,7 @@ class PreparedOfNamespace(models.Manager["PreparedRow"]):
         return super().get_queryset().filter(own("biz"))
 
 
-class PreparedRow(models.Model):
+class PreparedRow(WithBody):
     """A prepared message under its business and its key, until it is purged.
 
     It is not a message yet: a commit writes one into ems_msg, so that its id and its offset come

@@ -22,6 +22,7 @@ from streams.errors import InvalidMessage
 from streams.logs import event
 from streams.models import DeadMessage, LetterEdit, UtcNow
 from streams.models.letter_edit import MAX_WHO
+from streams.models.with_body import stored
 from streams.produce.outgoing import Row, checked_row
 
 logger = logging.getLogger("streams.operate")
@@ -155,10 +156,9 @@ def _write(letter: DeadMessage, row: Row, edit: LetterEdit, using: str) -> bool:
         for name in ("body", "body_type", "size", "key", "tag", "headers"):
             setattr(edit, name, getattr(now, name))
         edit.pk = None
-        edit.save(using=using, force_insert=True)
+        edit.compress().save(using=using, force_insert=True)
         letters.filter(pk=now.pk).update(
-            body=row.body,
-            body_type=row.body_type,
+            **stored(row.body, row.body_type),
             size=len(row.body),
             key=row.key,
             tag=row.tag,

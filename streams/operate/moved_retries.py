@@ -78,7 +78,7 @@ def copy(
                 letter.topic_id = new_topic
                 letter.group_id = groups[retry.group_id]
                 letter.partition_id = partitions[retry.partition_id]
-                letter.save(using=target, force_insert=True)
+                letter.compress().save(using=target, force_insert=True)
                 _copy_edits(retry.dead_letter_id, letter, source, target)
             RetryMessage.objects.using(target).create(
                 group_id=groups[retry.group_id],
@@ -119,7 +119,7 @@ def remove(topic_id: int, using: str) -> None:
 def _copy_edits(old: int | None, letter: DeadMessage, source: str, target: str) -> None:
     for edit in LetterEdit.objects.using(source).filter(letter=old or 0).order_by("pk"):
         edit.pk, edit.letter_id, edit.group_id = None, letter.pk, letter.group_id
-        edit.save(using=target, force_insert=True)
+        edit.compress().save(using=target, force_insert=True)
 
 
 def _letters(retries: Sequence[RetryMessage], using: str) -> Iterator[tuple[int, DeadMessage]]:

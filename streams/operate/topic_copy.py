@@ -254,9 +254,8 @@ class TopicCopy:
             last = 0
             decided = rows.filter(state=state).order_by("pk")
             while chunk := list(decided.filter(pk__gt=last)[:CHUNK]):
-                PreparedRow.objects.using(self._target).bulk_create(
-                    [PreparedRow(**_columns(row)) for row in chunk], ignore_conflicts=True
-                )
+                copies = [PreparedRow(**_columns(row)).compress() for row in chunk]
+                PreparedRow.objects.using(self._target).bulk_create(copies, ignore_conflicts=True)
                 last = chunk[-1].pk
 
     def _keep_ids_apart(self, partitions: dict[int, Partition]) -> None:

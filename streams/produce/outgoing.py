@@ -19,10 +19,11 @@ from streams.produce.identity import producer
 from streams.produce.partitioning import choose
 from streams.rules.message import check_size, headers_as_json
 from streams.rules.names import MAX_NAME, MAX_TAG, text_of_key, validated_key, validated_name
+from streams.rules.stored_body import to_stored
 
 
 class Row(NamedTuple):
-    """A message that has been checked, except for its topic."""
+    """A message that has been checked, except for its topic; its body as it was given."""
 
     key: str | None
     tag: str
@@ -45,7 +46,8 @@ class Row(NamedTuple):
 
         ``sent_by`` is the producer, if it is not this thread.
         """
-        key, tag, headers, body, body_type = self
+        key, tag, headers, raw, body_type = self
+        body, stored_type = to_stored(raw, body_type)
         due_sql, parameters = _due_sql(vendor, due_at)
         named = key is not None or tag != "" or headers is not None
         if named:
@@ -54,7 +56,7 @@ class Row(NamedTuple):
             parameters += (body,)
         sender, its_parameter = producer() if sent_by is None else ("%s", (sent_by,))
         values = sql.message_values(
-            vendor, partition_id, due_sql, body, body_type, sender, named=named
+            vendor, partition_id, due_sql, body, stored_type, len(raw), sender, named=named
         )
         return values, parameters + its_parameter
 

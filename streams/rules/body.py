@@ -12,13 +12,16 @@ JSON, TEXT, BYTES = BODY_TYPES = "json", "text", "bytes"
 # The most levels of lists and dicts in a body: what other programs read has limits, too.
 DEEPEST = 64
 
+# Made once: `dict | list | tuple` in a loop makes a new object for each value of a body.
+NESTING = (dict, list, tuple)
+
 
 def is_too_deep(body: Any) -> bool:
     """Tell whether ``body``, which can be written as JSON, has more than DEEPEST levels."""
     level: list[Any] = [[body]]
     for _level in range(DEEPEST + 1):
         parts = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [one for part in parts for one in part if isinstance(one, dict | list | tuple)]
+        level = [one for part in parts for one in part if isinstance(one, NESTING)]
     return bool(level)
 
 

@@ -20,6 +20,7 @@ from streams.database.sql.send import HEX_BYTES
 from streams.models import PreparedRow
 from streams.models.fields import to_db
 from streams.produce.insert import kept_cursor
+from streams.rules.stored_body import to_stored
 from streams.two_phase.content import PreparedContent
 
 # What the statement of a lock reads, after the clock: in the order of the model, without the key.
@@ -42,14 +43,14 @@ def insert(content: PreparedContent, producer: str, using: str) -> int:
     """Insert a prepared message; return its id. Raises IntegrityError if its key is there."""
     connection = connections[using]
     columns, prefix = content.columns, name_prefix()
-    body = columns["body"]
+    body, stored_type = to_stored(columns["body"], columns["body_type"])
     is_small = len(body) <= HEX_BYTES
     parameters = (
         prefix + content.biz,
         content.biz_key,
         prefix + columns["topic"],
         *(columns["partition"], columns["key"], columns["tag"], json.dumps(columns["headers"])),
-        *(columns["body_type"], columns["size"], producer, columns["checker"]),
+        *(stored_type, columns["size"], producer, columns["checker"]),
         None if columns["context"] is None else json.dumps(columns["context"]),
         later(connection.vendor, content.first_check),
         *(() if is_small else (body,)),

@@ -8,12 +8,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils.html import escape
 
 from streams import send
 from streams.admin.bodies import SHOWN_BYTES
+from streams.body import encode, preview
 from streams.models import DeadMessage, Message, Topic
 from streams.testing import drain
 from tests.admin.world import SECRET, XSS
+from tests.large_bodies import as_sent
 
 pytestmark = pytest.mark.django_db
 
@@ -136,3 +139,16 @@ def test_a_body_that_is_not_what_its_type_says_is_shown_all_the_same(world, as_r
     client = as_role("operator")
     assert "{&quot;half&quot;: [[[" in client.get(page(world.message)).text
     assert "��" in client.get(page(world.letter)).text
+
+
+@pytest.mark.parametrize(
+    "value", [*as_sent(4 * SHOWN_BYTES), "ü" * 3 * SHOWN_BYTES, {"a": "b" * 8000}]
+)
+def test_a_compressed_body_is_shown_and_downloaded_as_it_was_sent(world, as_role, value):
+    raw, body_type = encode(value)
+    message = Message.objects.get(pk=send("orders", value).message_id)
+    client = as_role("operator")
+    text = client.get(page(message)).text
+    assert escape(preview(raw, body_type, len(raw), SHOWN_BYTES)) in text
+    assert f"The first {SHOWN_BYTES} of {len(raw)} bytes" in text
+    assert client.get(body(message)).content == raw

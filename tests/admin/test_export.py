@@ -10,7 +10,9 @@ import pytest
 from django.urls import reverse
 
 from streams.admin.verbs import export
+from streams.body import encode
 from streams.models import DeadMessage
+from streams.models.with_body import stored
 from tests.admin.conftest import action
 
 pytestmark = pytest.mark.django_db
@@ -78,3 +80,13 @@ def test_who_may_not_see_bodies_exports_nothing(world, as_role):
     assert response["Content-Type"].startswith("text/html")
     assert not response.streaming
     assert exported(as_role("viewer", "ems.view_body"), world.letter.pk)
+
+
+def test_of_a_compressed_body_the_beginning_is_in_the_line(world, as_role):
+    letter = world.letter
+    raw = encode({"items": ["Zoë"] * 3000})[0]
+    DeadMessage.objects.filter(pk=letter.pk).update(size=len(raw), **stored(raw, "json"))
+    head, line = exported(as_role("operator"), letter.pk)
+    found = dict(zip(head, line, strict=True))
+    assert found["body"] == raw[: export.BODY_BYTES].decode(errors="replace")
+    assert (found["body_type"], found["size"]) == ("json", str(len(raw)))

@@ -775,7 +775,8 @@ def test_another_namespace_keeps_its_topic(ems_settings):
     assert Counter(Topic.objects.using(THERE).values_list("name", flat=True)) == {}
 
 
-def test_a_redriven_letter_that_was_edited_is_taken_along():
+@pytest.mark.parametrize("times", [1, 2000], ids=["plain", "compressed"])
+def test_a_redriven_letter_that_was_edited_is_taken_along(times):
     seen = []
     failing = [True]
 
@@ -785,18 +786,24 @@ def test_a_redriven_letter_that_was_edited_is_taken_along():
             raise ValueError
         seen.append(message.body)
 
-    send("orders", "wrong")
+    right = "right" * times
+    send("orders", "wrong" * times)
     drain()
     failing[0] = False
     letter = DeadMessage.objects.get()
-    assert edit_and_redrive(letter, replace(EditableContent.of(letter), body="right"), who="anna")
+    assert edit_and_redrive(letter, replace(EditableContent.of(letter), body=right), who="anna")
     with pytest.raises(MoveRefused, match="1 message waits"):
         move()
     move(with_retries=True)
-    assert LetterEdit.objects.using(THERE).get().letter_id == the(DeadMessage).pk
+    edit = LetterEdit.objects.using(THERE).get()
+    assert edit.letter_id == the(DeadMessage).pk
+    assert bytes(edit.body).decode() == "wrong" * times
+    for model in (DeadMessage, LetterEdit):
+        (stored,) = model.objects.using(THERE).values_list("body_type", flat=True)
+        assert stored == ("text" if times == 1 else "ztext")
     consume_on(HERE)
     consume_on(THERE)
-    assert seen == ["right"]
+    assert seen == [right]
     assert audits() == []
 
 

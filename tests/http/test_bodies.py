@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,10 @@ from streams.http.routes import pull as routes
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Message, PreparedRow
 from streams.operate.edited_letter import EditableContent, edit_and_redrive
+from streams.rules.stored_body import LOGICAL
 from streams.testing import drain
 from tests.http.conftest import Api
+from tests.large_bodies import RAW, VALUES
 from tests.preparing import CHECKER, answering
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -163,3 +166,39 @@ def test_a_claim_whose_answer_cannot_be_built_is_given_back(
     (delivery,) = api.post(f"{GROUP}/pull", {"client": "two"}).json()["deliveries"]
     assert delivery["attempt"] == 1
     assert [one["body"] for one in delivery["messages"]] == [1]
+
+
+def test_a_compressed_body_is_answered_as_it_was_sent(api: Api) -> None:
+    assert api.put(GROUP, {}).status_code == 201
+    ids = [send("orders", value).message_id for value in VALUES]
+    assert Message.objects.filter(body_type__in=LOGICAL).count() == 12
+    sequence("default")
+    shown = [b64encode(v).decode() if isinstance(v, bytes) else v for v in VALUES]
+    types = [body_type for _raw, body_type in RAW]
+
+    def told(messages: Any) -> list[tuple[Any, str]]:
+        return [(one["body"], one["body_type"]) for one in messages]
+
+    expected = list(zip(shown, types, strict=True))
+    assert told(api.get(f"/messages/{one}").json() for one in ids) == expected
+    assert told(api.get(f"{LOG}?from=0&limit=100").json()["messages"]) == expected
+    pulled = api.post(f"{GROUP}/pull", {"client": "one", "batch": 100}).json()["deliveries"]
+    assert told(one for delivery in pulled for one in delivery["messages"]) == expected
+
+
+def test_the_body_of_a_letter_and_a_body_over_http_may_be_compressed(api: Api) -> None:
+    consumer("orders", group="mail")(reject)
+    for value in VALUES:
+        if isinstance(value, bytes):
+            content: Any = {"body": b64encode(value).decode(), "body_type": "bytes"}
+        else:
+            content = {"body": value}
+        assert api.post("/topics/orders/messages", content).status_code == 201
+    drain()
+    letters = list(DeadMessage.objects.order_by("offset"))
+    assert [(bytes(one.body), one.body_type) for one in letters] == RAW
+    assert DeadMessage.objects.filter(body_type__in=LOGICAL).count() == 12
+    for letter, value in zip(letters, VALUES, strict=True):
+        found = api.get(f"/dead/{letter.pk}").json()
+        assert found["body"] == (b64encode(value).decode() if isinstance(value, bytes) else value)
+        assert found["body_type"] == letter.body_type

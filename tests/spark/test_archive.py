@@ -26,7 +26,7 @@ pytestmark = [
 TODAY = datetime.now(UTC).date()
 DAYS = [TODAY - timedelta(days=back) for back in (2, 1, 0)]
 
-BODIES = [{"n": [1, "né"]}, "text\r\n\x7f", b"\x00\xff'\\%s", "", {"big": "x" * 3000}]
+BODIES = [{"n": [1, "né"]}, "text\r\n\x7f", b"\x00\xff'\\%s", "", {"big": "x" * 9000}]
 
 
 def history(

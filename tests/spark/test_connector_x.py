@@ -13,6 +13,7 @@ from sparkjobs.source import connector_x, reading
 from streams import Outgoing, send, send_many
 from streams.log.sequencer import sequence
 from streams.models import Message
+from tests.large_bodies import VALUES
 from tests.processes import Spawn
 from tests.spark.direct import Reading, part, sent
 
@@ -28,6 +29,7 @@ def test_it_gives_the_rows_that_mysqlclient_gives(
     send("orders", bytes(range(256)), delay=timedelta(microseconds=1))
     send("orders", "")
     send("orders", "x" * 3_000_000)
+    send_many([Outgoing("orders", value) for value in VALUES])
     for number in range(3):
         send_many([Outgoing(f"t{number}", n, key=str(n)) for n in range(40)])
     sequence("default")
@@ -41,7 +43,7 @@ def test_it_gives_the_rows_that_mysqlclient_gives(
             for topic in ({}, {"topic": "orders"}):
                 rows = Reading(config, *columns, split_rows=50, **topic).rows()
                 found[name, columns, len(topic)] = sorted(map(repr, rows))
-    assert len(found["connectorx", (), 0]) == 124
+    assert len(found["connectorx", (), 0]) == 124 + len(VALUES)
     for (_, asked, topics), seen in found.items():
         assert seen == found["mysqlclient", asked, topics], asked
 

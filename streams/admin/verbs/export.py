@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.functions import Substr
 from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from streams.models import BodyType, DeadMessage
 from streams.nouns.at_place import with_names
 from streams.nouns.letter import LetterShown
+from streams.rules.stored_body import beginning, bytes_to_cut
 
 AT_MOST = 50_000
 # Letters of one statement.
@@ -47,7 +48,8 @@ def _lines(rows: QuerySet[DeadMessage], ids: Sequence[int]) -> Iterator[str]:
         chosen = ids[start : min(start + PAGE, AT_MOST)]
         page = rows.model._base_manager.using(rows.db).filter(pk__in=chosen).order_by("-pk")
         page = page.defer("body", "headers", "traceback")
-        page = page.annotate(begin=Substr("body", 1, BODY_BYTES))
+        cut = Substr("body", 1, bytes_to_cut(BODY_BYTES))
+        page = page.annotate(cut=cut, stored_type=F("body_type"))
         for row in with_names(page, rows.db):
             letter = LetterShown.of(row, body=_text(row), has_body=True, headers={}, traceback="")
             yield writer.writerow([cell(getattr(letter, name)) for name in COLUMNS])
@@ -59,7 +61,8 @@ def _text(letter: Any) -> str:
     """Return the begin of the body as text; nothing of bytes."""
     if letter.body_type == BodyType.BYTES:
         return ""
-    return bytes(letter.begin).decode(errors="replace")
+    begin = beginning(letter.cut, letter.stored_type, BODY_BYTES)
+    return begin.decode(errors="replace")
 
 
 def cell(value: Any) -> Any:

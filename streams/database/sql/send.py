@@ -26,12 +26,16 @@ def message_values(
     partition_id: int,
     due_at: str,
     body: bytes,
-    body_type: str,
+    stored_type: str,
+    size: int,
     producer: str,
     *,
     named: bool,
 ) -> str:
     """Return one row of INSERT_MESSAGES; ``due_at`` and ``producer`` are given as SQL.
+
+    ``body`` and ``stored_type`` are what is stored, maybe compressed; ``size`` is that of the body
+    as it was given.
 
     Its parameters are those of due_at; key, tag and headers if the message is ``named``, which
     means that it has any of them; the body if it is larger than HEX_BYTES; and that of producer.
@@ -40,7 +44,7 @@ def message_values(
     names = "%s, %s, %s" if named else "NULL, '', NULL"
     value = f"x'{body.hex()}'" if len(body) <= HEX_BYTES else "%s"
     return (
-        f"({partition_id:d}, {due_at}, {names}, {value}, '{body_type}', {len(body):d},"
+        f"({partition_id:d}, {due_at}, {names}, {value}, '{stored_type}', {size:d},"
         f" {producer}, {NOW[vendor]})"
     )
 

@@ -97,11 +97,11 @@ def _shown(request: ApiRequest, row: Message) -> HttpResponse:
     shown = MessageShown.of(row, has_body=may, body=None)
     if not may:
         return with_body(shown, "null")
-    bodies = Message.objects.using(row._state.db).filter(pk=row.pk)
-    raw = bodies.values_list("body", flat=True).first()
-    if raw is None:  # purged since it was found
-        raise Problem(404, "unknown", f"There is no message {row.pk}.")
-    return with_body(shown, body_out(bytes(raw), row.body_type))
+    try:
+        raw = bytes(row.body)
+    except Message.DoesNotExist as error:  # purged since it was found
+        raise Problem(404, "unknown", f"There is no message {row.pk}.") from error
+    return with_body(shown, body_out(raw, row.body_type))
 
 
 def _way(row: Message) -> Way:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lab.mutants.alarms import ALARMS
+from tests.lab.mutants.bodies import BODIES
 from tests.lab.mutants.broadcast import BROADCAST
 from tests.lab.mutants.deaths import DEATHS
 from tests.lab.mutants.dying import DYING
@@ -1329,5 +1330,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES),
 ]

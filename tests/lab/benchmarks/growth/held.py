@@ -101,5 +101,5 @@ def _late_ones_come(place: Place) -> None:
     while (delivery := consume(claimer)).last_offset < last:
         pass
     handled = stored_messages(place.partition.pk, delivery.first_offset, last + 1, "default")
-    bodies = tuple(bytes(row.body).decode() for row in handled[-len(LATE) :])
+    bodies = tuple(row.raw_body.decode() for row in handled[-len(LATE) :])
     assert bodies == LATE, f"the late messages came as {bodies}"

@@ -1,0 +1,60 @@
+"""Lists the mutants of compressed bodies: readers that forget it, and limits that do."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+READERS = "tests/guarantees/test_compressed_bodies.py"
+SPARK = "tests/spark/test_compressed_bodies.py"
+
+BODIES = [
+    Mutant(
+        "size-of-what-is-stored",
+        "streams/produce/outgoing.py",
+        "vendor, partition_id, due_sql, body, stored_type, len(raw), sender, named=named",
+        "vendor, partition_id, due_sql, body, stored_type, len(body), sender, named=named",
+        f"{READERS}::test_every_reader_of_messages_sees_what_was_sent",
+    ),
+    Mutant(
+        "compressed-though-it-is-not-smaller",
+        "streams/rules/stored_body.py",
+        "        if len(compressed) < len(raw):\n",
+        "        if compressed:\n",
+        f"{READERS}::test_every_reader_of_messages_sees_what_was_sent",
+    ),
+    Mutant(
+        "a-cut-body-is-whole",
+        "streams/rules/stored_body.py",
+        "    if not reader.eof or len(raw) > size:\n",
+        "    if len(raw) > size:\n",
+        f"{READERS}::test_a_damaged_body_is_an_error_and_never_grows_beyond_its_size",
+    ),
+    Mutant(
+        "decompressed-without-a-bound",
+        "streams/rules/stored_body.py",
+        "        raw = reader.decompress(stored, size + 1)\n",
+        "        raw = reader.decompress(stored)\n        size = len(raw)\n",
+        f"{READERS}::test_a_damaged_body_is_an_error_and_never_grows_beyond_its_size",
+    ),
+    Mutant(
+        "cut-where-the-body-would-be",
+        "streams/rules/stored_body.py",
+        "    return 2 * limit + 400\n",
+        "    return limit\n",
+        f"{READERS}::test_what_is_stored_gives_the_body_and_its_beginning",
+    ),
+    Mutant(
+        "a-body-read-later-has-no-type",
+        "streams/models/with_body.py",
+        '            fields += ["body_type", "size"]\n',
+        "            pass\n",
+        f"{READERS}::test_every_reader_of_messages_sees_what_was_sent",
+    ),
+    Mutant(
+        "spark-reads-a-body-without-its-type",
+        "sparkjobs/source/reading.py",
+        '    needed = ("body_type", "size") if "body" in names else ()\n',
+        '    needed = ("size",) if "body" in names else ()\n',
+        f"{SPARK}::test_messages_are_read_as_they_were_sent",
+    ),
+]
