@@ -46,7 +46,7 @@ def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
         call_command(*command.split()[2:], stdout=out, stderr=out)
     text = out.getvalue().replace("default, other", "default")
     for number, pk in enumerate(DeadMessage.objects.order_by("pk").values_list("pk", flat=True)):
-        text = re.sub(rf"(?m)^(orders/0@{number} +){pk} ", rf"\g<1>{number + 1} ", text)
+        text = re.sub(rf"(?m)^(orders/0@{number} +){pk:,} ", rf"\g<1>{number + 1} ", text)
     assert columns(text) == columns(expected)
 
 
