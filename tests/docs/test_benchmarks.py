@@ -19,6 +19,8 @@ from tests.lab.benchmarks.consume.log import FIRST
 from tests.lab.benchmarks.consume.processes import LINES
 from tests.lab.benchmarks.growth.axes import compared
 from tests.lab.benchmarks.growth.counting import Count
+from tests.lab.benchmarks.sustained import rate
+from tests.lab.benchmarks.sustained.rate import bounded
 from tests.lab.benchmarks.svg import WIDTH, Bars, Lines
 
 FOLDER = DOCS / "about" / "benchmarks"
@@ -139,6 +141,48 @@ def test_statements_are_counted_in_whole_cycles_of_the_far_half() -> None:
     # Claims at 0, 10, 20, 30 and 40 are in the far half: four whole cycles of five statements.
     assert (found.messages, found.statements, found.flushes) == (40, 20, 8)
     assert found.per_100(found.statements) == 50
+
+
+# -- the rate that holds --
+
+
+@pytest.mark.parametrize(
+    ("lag", "holds"),
+    [
+        ([100.0] * 30, True),
+        ([2000.0] + [100.0] * 29, True),  # the start
+        ([100.0 + 5 * second for second in range(30)], True),  # half a percent: chance
+        ([100.0 + 50 * second for second in range(30)], False),
+        ([100.0] * 20 + [3500.0] + [100.0] * 9, False),
+        ([3500.0] * 30, False),
+        ([], True),
+    ],
+)
+def test_a_rate_holds_while_the_lag_is_small_and_does_not_grow(
+    lag: list[float], holds: bool
+) -> None:
+    assert bounded(lag, 1000.0) is holds
+
+
+@pytest.mark.parametrize("highest", [100, 400, 900, 3_000])
+def test_the_highest_rate_is_searched_from_both_sides(
+    monkeypatch: pytest.MonkeyPatch, highest: int
+) -> None:
+    def run(at: float, seconds: float) -> rate.Run:
+        return rate.Run(at, {}, holds=at <= highest, failure="")
+
+    monkeypatch.setattr(rate, "run", run)
+    tried = list(rate.search(quick=False))
+    found = max(one.rate for one in tried if one.holds)
+    assert highest * 0.9 <= found <= highest
+    assert len(tried) <= 10
+
+
+def test_a_rate_at_which_nothing_holds_is_not_searched_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rate, "run", lambda at, seconds: rate.Run(at, {}, holds=False, failure=""))
+    assert min(one.rate for one in rate.search(quick=False)) >= rate.LOWEST
 
 
 # -- the planner --

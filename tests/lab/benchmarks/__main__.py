@@ -41,17 +41,20 @@ SECTIONS = {
     "pages": ("pages.opening", "figures"),
     "http": ("http", "figures"),
     "two_phase": ("two_phase", "figures"),
+    "sustained": ("sustained.rate", "figures"),
 }
 CORE, STRESS, SPARK = [*SECTIONS][:7], [*SECTIONS][7:10], [*SECTIONS][10:16]
 SETS = {"core": CORE, "stress": STRESS, "spark": SPARK}
 # Measured on each server; the figures of the others are those of one.
-ON_EACH = {"pages"}
+ON_EACH = {"pages", "sustained"}
 
 
 def main() -> int:
     options = _arguments()
     sections = [name for word in options.sections for name in SETS.get(word, [word])]
-    chosen = Options(options.quick, options.messages, options.hold)
+    chosen = Options(
+        options.quick, options.messages, options.hold, options.seconds, options.snapshot
+    )
     print(estimate(sections, options.quick), flush=True)
     failed: list[str] = []
     try:
@@ -92,6 +95,10 @@ def _arguments() -> argparse.Namespace:
         default=Options.hold,
         metavar="SECONDS",
         help="how long growth holds a snapshot and a transaction (%(default)s)",
+    )
+    parser.add_argument("--seconds", type=float, help="how long sustained holds its rate (600)")
+    parser.add_argument(
+        "--snapshot", action="store_true", help="sustained: once more beside an open snapshot"
     )
     parser.add_argument("--server", choices=["mysql", "mariadb"], default="mysql")
     options = parser.parse_args()

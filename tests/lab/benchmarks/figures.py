@@ -18,6 +18,8 @@ class Options:
     quick: bool = False
     messages: int | None = None  # of the large log of growth
     hold: float = 5.0  # seconds that a snapshot and a transaction are held
+    seconds: float | None = None  # of the long run of sustained
+    snapshot: bool = False  # whether sustained has a second one, beside an open snapshot
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ PAGES = (
         "scenarios.md",
         "spark.md",
         "stress.md",
+        "sustained.md",
     ),
     "two-phase.md",
 )

@@ -146,6 +146,26 @@ def prepared(*keys: str) -> str:
     return markdown(["", *keys], [[row["name"], *(row[key] for key in keys)] for row in found])
 
 
+def sustained() -> str:
+    """One column for each long run: it has many values."""
+    found = [(server, row) for server, row in _sustained() if "seconds" in row]
+    head = ["", *(f"{server}, {row['name']}" for server, row in found)]
+    keys = [key for key in found[0][1] if key not in ("name", "seconds")] if found else []
+    return markdown(head, [[key, *(row[key] for _server, row in found)] for key in keys])
+
+
+def tries() -> str:
+    keys = ("sent/s", "handled/s", "lag max", "holds")
+    found = [(server, row) for server, row in _sustained() if "seconds" not in row]
+    lines = [[f"{server}, {row['name']}", *(row[key] for key in keys)] for server, row in found]
+    return markdown(["", *keys], lines)
+
+
+def _sustained() -> list[tuple[str, dict[str, Any]]]:
+    servers = {"MySQL": "sustained-mysql", "MariaDB": "sustained-mariadb"}
+    return [(server, row) for server, section in servers.items() for row in rows(section)]
+
+
 def pages(server: str) -> str:
     keys = ("statements", "rows read", "client CPU, ms", "server CPU, ms", "CPU, ms", "limit, ms")
     times = ("best, ms", "median, ms")
@@ -287,6 +307,9 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "prepared-checks": lambda: prepared("checks/s", "messages"),
     "measured-two-phase": lambda: measured("two_phase"),
+    "sustained": sustained,
+    "sustained-tries": tries,
+    "measured-sustained": lambda: measured("sustained-mysql", "sustained-mariadb"),
     "measured-pages": lambda: measured("pages-mysql", "pages-mariadb"),
     "spark-source": lambda: speeds("source"),
     "spark-reading": reading,
