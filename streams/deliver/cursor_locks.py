@@ -7,6 +7,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+# Who has waited so many seconds goes on without its turn, and waits in the server: the cursor may
+# be locked there for long, and each thread must get that answer.
+PATIENCE_SECONDS = 5.0
+
 
 class CursorLocks:
     """The locks of this process on the cursors of one group: who comes first is served first.
@@ -26,7 +30,7 @@ class CursorLocks:
 
     @contextmanager
     def taken(self, cursor_id: int, *, wait: bool) -> Iterator[bool]:
-        """Have the cursor in the block; False if another thread has it and ``wait`` is off."""
+        """Have the cursor in the block; False if another thread has it and goes on having it."""
         if not self._take(cursor_id, wait):
             yield False
             return
@@ -46,8 +50,13 @@ class CursorLocks:
             turn = threading.Lock()
             turn.acquire()
             waiting.append(turn)
-        turn.acquire()  # until the thread before gives it back
-        return True
+        if turn.acquire(timeout=PATIENCE_SECONDS):  # the thread before gives it back
+            return True
+        with self._mutex:
+            if turn not in waiting:
+                return True  # given just now
+            waiting.remove(turn)
+            return False
 
     def _give_back(self, cursor_id: int) -> None:
         with self._mutex:

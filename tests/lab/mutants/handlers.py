@@ -56,6 +56,20 @@ HANDLERS = [
         "::test_threads_are_served_in_the_order_in_which_they_come",
     ),
     Mutant(
+        "cursor-waited-for-in-the-process-for-ever",
+        "streams/deliver/cursor_locks.py",
+        "turn.acquire(timeout=PATIENCE_SECONDS)",
+        "turn.acquire(timeout=60)",
+        "tests/runtime/test_cursor_locks.py::test_who_waits_for_long_goes_on_without_its_turn",
+    ),
+    Mutant(
+        "turn-at-the-last-moment-lost",
+        "streams/deliver/cursor_locks.py",
+        "            if turn not in waiting:\n                return True",
+        "            if turn not in waiting:\n                return False",
+        "tests/runtime/test_cursor_locks.py::test_a_turn_that_comes_at_the_last_moment_is_taken",
+    ),
+    Mutant(
         "nearly-done-shared",
         HANDLING,
         "late = ran > SHARED_SECONDS and not self._is_nearly_done(rest, ran)",
