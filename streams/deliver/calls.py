@@ -140,7 +140,7 @@ class Calls(ABC):
                 with self._ending:
                     if failed:
                         self._failures += failed
-                        self._failed_bytes += sum(len(message.raw_body) for message in messages)
+                        self._failed_bytes += sum(message.size for message in messages)
                     self._ended = messages[-1].offset + 1
                 slot.end(self._ended, failed)
                 if self._settles_now():

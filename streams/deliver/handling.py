@@ -151,7 +151,7 @@ class Handling(Calls):
 
     def _enter(self) -> None:
         """Wait until a call may be made beside those of other threads, unless none is to begin."""
-        if not self.lost:
+        if not self._stopped():
             self._waiting = True
             entered = self._beside()
             entered.__enter__()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams import Decision, Outgoing, Reject, consumer, send, send_many
+from streams import Decision, Outgoing, ReceivedMessage, Reject, consumer, send, send_many
 from streams.body import decode
 from streams.consume.outcome.dead_letter import redrive
 from streams.log.bodies import stored_messages
@@ -196,3 +196,22 @@ def test_a_message_of_one_megabyte_that_shrinks_to_little_is_claimed_by_its_own_
     read = stored_messages(partition.pk, 0, 3, "default", at_most=500_000)
     assert [row.stored_body for row in read] == [None] * 3
     assert [row.weight for row in read] == [1_000_000] * 3
+
+
+def test_a_message_with_a_damaged_body_fails_alone() -> None:
+    """It is damaged where the handler reads it, and nothing else of the claim may fail by it."""
+    handled: list[int] = []
+
+    @consumer("orders", group="mail", max_retries=0)
+    def handle(message: ReceivedMessage) -> None:
+        assert message.body == LARGE
+        handled.append(message.offset)
+
+    first = send("orders", LARGE)
+    send("orders", LARGE)
+    Message.objects.filter(pk=first.message_id).update(body=b"no zlib")
+    outcome = drain()
+    assert (outcome.done, outcome.dead) == (1, 1)
+    assert handled == [1]
+    error = DeadMessage.objects.values_list("error", flat=True).get()
+    assert error.startswith("The stored body is damaged")

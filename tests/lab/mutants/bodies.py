@@ -57,4 +57,13 @@ BODIES = [
         '    needed = ("size",) if "body" in names else ()\n',
         f"{SPARK}::test_messages_are_read_as_they_were_sent",
     ),
+    # It would end the process, and every one that claims it next.
+    Mutant(
+        "failed-bodies-read-again",
+        "streams/deliver/calls.py",
+        "sum(message.size for",
+        "sum(len(message.raw_body) for",
+        "tests/guarantees/test_compressed_bodies.py"
+        "::test_a_message_with_a_damaged_body_fails_alone",
+    ),
 ]
