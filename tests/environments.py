@@ -49,7 +49,7 @@ LIGHT = "redis,celery,metrics,otel,api,demo,dev"
 
 # What EMS is compared with: make peers.
 PEERS = (
-    *("django-tasks-db", "django-ox", "celery[redis]", "dramatiq[redis]"),
+    *("django-tasks-db", "django-ox", "celery[redis]", "dramatiq[redis]", "huey"),
     *("procrastinate", "psycopg[binary]"),
 )
 

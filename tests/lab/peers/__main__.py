@@ -38,6 +38,7 @@ PEERS = [
     Peer("Celery on RabbitMQ", "rabbitmq", f"{APPS}.celery_program", True, False),
     Peer("Celery on Redis", "redis", f"{APPS}.celery_program", False, False),
     Peer("dramatiq on Redis", "redis", f"{APPS}.dramatiq_program", False, False),
+    Peer("huey on Redis", "redis", f"{APPS}.huey_program", False, False),
     Peer("Redis Streams", "redis", f"{APPS}.redis_streams_program", False, False, True),
     Peer(
         "Redis Streams, appendfsync always",
