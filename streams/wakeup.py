@@ -136,10 +136,11 @@ def announce(using: str, topics: Iterable[str] = EVERY) -> None:
 class Listener:
     """Waits, in a thread of a consumer process, for wake-ups of the topics that it consumes.
 
-    ``topics`` may change while it listens.
+    ``topics`` may change while it listens. ``wake`` is called with those that have messages; EVERY
+    stands for all.
     """
 
-    def __init__(self, using: str, topics: Set[str], wake: Callable[[], None]) -> None:
+    def __init__(self, using: str, topics: Set[str], wake: Callable[[Set[str]], None]) -> None:
         # It reads the database, in the thread that has a connection.
         self._channel = channel(using) if settings().REDIS is not None else ""
         self._topics = topics
@@ -159,7 +160,7 @@ class Listener:
             try:
                 with _redis().pubsub(ignore_subscribe_messages=True) as pubsub:
                     pubsub.subscribe(self._channel)
-                    self._wake()  # for what was announced before this process listened
+                    self._wake(EVERY)  # for what was announced before this process listened
                     self._listen(pubsub)
             except Exception as error:  # noqa: BLE001 - no error of Redis may stop a consumer
                 logger.warning(
@@ -172,10 +173,11 @@ class Listener:
     def _listen(self, pubsub: Any) -> None:
         while not self._ended.is_set():
             message = pubsub.get_message(timeout=LISTEN_SECONDS)
-            if message is not None and self._concerns(message["data"]):
+            if message is not None and (topics := self._concerned(message["data"])) is not None:
                 count("ems_wakeups_total")
-                self._wake()
+                self._wake(topics)
 
-    def _concerns(self, data: bytes) -> bool:
-        topics = json.loads(data)
-        return not topics or any(topic in self._topics for topic in topics)
+    def _concerned(self, data: bytes) -> Set[str] | None:
+        """Return those of its topics that have messages, EVERY for all; None if it has none."""
+        topics = frozenset(json.loads(data))
+        return topics & self._topics or None if topics else EVERY

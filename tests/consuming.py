@@ -15,7 +15,7 @@ from streams.models import Cursor, Delivery, RetryMessage, Start
 from streams.models.consumer import LEASE
 from streams.process.heartbeat import Heartbeat
 from streams.process.poller import ProcessPoller
-from streams.process.pool import LOOK_SECONDS
+from streams.process.pool import LOOK_SECONDS, Wanted
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Launch, Runtime
 from streams.process.shared.connections import IdleLimit
@@ -70,9 +70,10 @@ class SteppedWorker(Worker):
             return LOOK_SECONDS
         return LOOK_SECONDS if delay is None else delay
 
-    def _serve(self, turn: Turn, feed: RunningGroup) -> tuple[bool, float]:
-        served = super()._serve(turn, feed)
-        self._found = served[0]
+    def _serve(self, turn: Turn, wanted: Wanted) -> tuple[bool, float]:
+        before = wanted.feed.totals
+        served = super()._serve(turn, wanted)
+        self._found = served[0] or wanted.feed.totals is not before
         return served
 
 

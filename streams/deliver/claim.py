@@ -20,6 +20,7 @@ from streams.deliver.pace import Pace
 from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable
+from streams.log.sequencer import Pass, sequence_sent
 from streams.log.skips import move_cursor
 from streams.models import (
     ConsumerGroup,
@@ -71,6 +72,9 @@ class Claimer:
     _retries_at: float = 0.0
     _known: list[Behind] = field(default_factory=list)
     _known_until: float = 0.0
+    # Whether the last claim may have left something. If not, a wake-up says when there is more.
+    more: bool = True
+    sent: Pass = field(default_factory=Pass)  # what the last claim_sent() has sequenced
 
     @observed(CLAIM)
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
@@ -81,6 +85,7 @@ class Claimer:
         Ranges that were given back are looked for once in LOOK_SECONDS, and when there is nothing
         new. A claim whose commit was not confirmed is looked up, and returned if it was committed.
         """
+        self.more = True
         looks = not self.group.ordered
         first = looks and time.monotonic() >= self._look_at
         if first and (again := self._claim_given_back(batch, timeout)):
@@ -91,6 +96,34 @@ class Claimer:
             note({place.pk: End(place.next_offset, place.epoch)}, self.using)
             return new
         return self._claim_given_back(batch, timeout) if looks and not first else None
+
+    @observed(CLAIM)
+    def claim_sent(self, row: Behind, batch: int, timeout: timedelta) -> Delivery | None:
+        """Sequence what was sent to the partition of a cursor, and claim it in this transaction.
+
+        What is locked by others, or fails, is left as it is: None.
+        """
+        taken: list[Delivery] = []
+
+        def then() -> None:
+            free = fetch(self.using, sql.LOCK_FREE_CURSOR[connections[self.using].vendor], [row[0]])
+            if free and (delivery := self._take(row, Locked(*free[0]), batch, timeout)):
+                taken.append(delivery)
+
+        self.sent, self.more = Pass(busy=True), True
+        # Who waits for a thread that claims from the cursor would only find it done.
+        with self.locks.taken(row[0], wait=False) as mine:
+            if mine:
+                self.sent = sequence_sent(self.using, row[1], then)
+        if self._unconfirmed and not self.sent.sequenced:
+            return self._adopting(lambda: None)  # the reply to its commit may have been lost
+        self._unconfirmed.clear()
+        if not taken:
+            return None
+        place = taken[0].partition
+        self.more = self.group.ordered or taken[0].last_offset + 1 < place.next_offset
+        note({place.pk: End(place.next_offset, place.epoch)}, self.using)
+        return taken[0]
 
     def _claim_given_back(self, batch: int, timeout: timedelta) -> Delivery | None:
         """Claim a range that another process, or this one, has given back."""
@@ -109,6 +142,7 @@ class Claimer:
 
         Raises LeaseLost if the claim expired before its row could be read.
         """
+        self.more = True
         delivery = self._adopting(lambda: self._claim_retry(timeout))
         self._retries_at = 0.0 if delivery else time.monotonic() + RETRY_LOOK_SECONDS
         if delivery is None:
@@ -172,7 +206,9 @@ class Claimer:
         # Those of an ordered group are held by a delivery most of the time.
         self._known = [] if self.group.ordered else behind
         self._known_until = time.monotonic() + KNOWN_SECONDS
-        return self._claim_from(behind, batch, timeout)
+        taken = self._claim_from(behind, batch, timeout)
+        self.more = self.group.ordered or bool(self._known)
+        return taken
 
     def _claim_from(
         self, behind: Sequence[Behind], batch: int, timeout: timedelta

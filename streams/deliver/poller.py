@@ -63,14 +63,15 @@ class Poller:
         done = sequence(self.using, due.inbox, until=started + SEQUENCE_SECONDS)
         return Look(started, due, done)
 
-    def pause(self, look: Look, *, woken: bool) -> float:
+    def pause(self, look: Look, *, woken: bool, told: bool = False) -> float:
         """Return how many seconds to wait for the next look; ``woken``: somebody was woken.
 
+        ``told``: wake-ups say when something is sent, so looks that find something say nothing.
         That is until the next message, retry or cursor is due, at most POLL_SECONDS.
         """
         if look.done.goes_on_in is not None:
             return look.done.goes_on_in
-        if look.done.sequenced or woken:
+        if (look.done.sequenced or woken) and not told:
             self._pause = QUICK_SECONDS
         else:
             self._pause = min(self._pause * 2, settings().POLL_SECONDS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from streams.deliver.claim import Claimer
+from streams.deliver.claim import Behind, Claimer
 from streams.models import Delivery, RetryMessage
 
 
@@ -43,6 +43,14 @@ class Turns:
 
     def claim_new(self, batch: int, timeout: timedelta) -> Claimed | None:
         delivery = self.claimer.claim(batch, timeout)
+        if delivery is None:
+            return None
+        self.last_was_retry = False
+        return Claimed(delivery)
+
+    def claim_sent(self, row: Behind, batch: int, timeout: timedelta) -> Claimed | None:
+        """Claim what was sent just now, see Claimer.claim_sent; None: ``claim()`` is to follow."""
+        delivery = self.claimer.claim_sent(row, batch, timeout)
         if delivery is None:
             return None
         self.last_was_retry = False

@@ -11,13 +11,13 @@ import logging
 import math
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from django.db import DataError, IntegrityError, OperationalError, connections
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connections
 
 from streams.conf import settings
-from streams.database.retrying import held_by_others, retrying
+from streams.database.retrying import connection_lost, held_by_others, retrying
 from streams.database.server import seconds_on, server
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import execute, fetch
@@ -182,6 +182,26 @@ def _sequence(partition_id: int, using: str, until: float) -> Pass:
     return Pass(busy=True)  # end the transaction, so that others go on, and look again later
 
 
+@observed(SEQUENCE)
+def sequence_sent(using: str, partition_id: int, then: Callable[[], None]) -> Pass:
+    """Make one pass over what was sent to a partition at once; call ``then`` in its transaction.
+
+    That is if it has sequenced something, at most one CHUNK. Nothing is tried again, and delayed
+    messages are left out: a Pass that is busy or has more says that ``sequence()`` is to follow.
+    """
+    try:
+        if (using, partition_id) not in _damaged:
+            with own_transaction(using):
+                done = sequence_locked(partition_id, using, -math.inf, delayed=False)
+                if done.sequenced:
+                    then()
+            return done
+    except (PassCancelled, OperationalError, InterfaceError, *DAMAGES) as error:
+        if connection_lost(error):
+            connections[using].close()
+    return Pass(busy=True)
+
+
 def _say_unsettled(using: str) -> None:
     """Say once that this process has come to another server."""
     here = server(using)
@@ -195,12 +215,15 @@ def _say_unsettled(using: str) -> None:
         )
 
 
-def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> Pass:
+def sequence_locked(
+    partition_id: int, using: str, until: float = math.inf, *, delayed: bool = True
+) -> Pass:
     """Make a pass over one partition in the open transaction, which is one of EMS's own.
 
-    It ends after the chunk that it writes at ``until``, an instant of time.monotonic(). Raises
-    PassCancelled: then the transaction must be rolled back, or there would be a hole. It is Rewound
-    or Unsettled if no offset may be given yet.
+    It ends after the chunk that it writes at ``until``, an instant of time.monotonic(). It leaves
+    out messages that were sent for later, unless ``delayed``. Raises PassCancelled: then the
+    transaction must be rolled back, or there would be a hole. It is Rewound or Unsettled if no
+    offset may be given yet.
     """
     vendor = connections[using].vendor
     here = server(using)
@@ -212,7 +235,7 @@ def sequence_locked(partition_id: int, using: str, until: float = math.inf) -> P
         raise Rewound
     if here and there not in ("", here) and seconds_on(here, using) < settle_seconds():
         raise Unsettled
-    due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS])
+    due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS]) if delayed else []
     immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
     done = 0

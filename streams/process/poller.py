@@ -18,6 +18,7 @@ class ProcessPoller(Poller):
         self._activity = runtime.activity
         self._lifecycle = runtime.lifecycle
         self._drain = runtime.drain
+        self._arrivals = runtime.arrivals
         self._groups = [feed.group.pk for feed in runtime.feeds]
         self._note_at = 0.0
 
@@ -25,7 +26,9 @@ class ProcessPoller(Poller):
         for calls in self._held.all():
             calls.share()  # what is given back is found by the look
         activity = self._activity.now()
-        look = self.look(self._groups)
+        with self._arrivals.left_to_poller() as found:
+            look = self.look(self._groups)
+            found(look.done.sequenced)
         self._note(look.started)
         ready = self._ready(look)
         # Busy workers look by themselves when they are done. Only when an idle one is woken is the
@@ -36,7 +39,7 @@ class ProcessPoller(Poller):
         nothing_left = self._drain and not (ready or look.moved)
         if nothing_left and self._activity.is_over(self.using, activity):
             self._lifecycle.stop()
-        return self.pause(look, woken=bool(woken))
+        return self.pause(look, woken=bool(woken), told=self._arrivals.heard)
 
     def _ready(self, look: Look) -> list[RunningGroup]:
         """Return the feeds that have something to claim or to read."""

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from streams.process.running_group import RunningGroup
 
@@ -17,11 +18,29 @@ LOOK_SECONDS = 300.0
 
 
 @dataclass(eq=False)
+class Call:
+    """The call of a thread for what was sent to a topic just now, see Arrivals."""
+
+    topic: str
+    until: float  # of the monotonic clock: then a thread that has not claimed does something else
+    again: bool = False  # more was sent meanwhile
+
+
+class Wanted(NamedTuple):
+    """A group that a thread is to serve, and what for."""
+
+    feed: RunningGroup
+    call: Call | None
+    more: bool  # there may be something to claim
+
+
+@dataclass(eq=False)
 class Share:
     """What the pool knows of one group."""
 
     feed: RunningGroup
     woken: bool = True  # the first look needs no wake-up
+    call: Call | None = None
     look_at: float = math.inf  # without a wake-up
     busy: int = 0  # how many threads serve it now
 
@@ -42,10 +61,10 @@ class Pool:
         self._idle = 0
         self._stopping = False
 
-    def take(self) -> RunningGroup | None:
+    def take(self) -> Wanted | None:
         """Return the group that the calling thread is to serve now; None if there is none.
 
-        Give back what is returned, by ``give_back``.
+        Give it back by ``give_back``.
         """
         with self._condition:
             self._idle += 1
@@ -53,14 +72,16 @@ class Pool:
             self._idle -= 1
             if share is None:
                 return None
-            share.woken = False
-            share.look_at = time.monotonic() + LOOK_SECONDS
+            now = time.monotonic()
+            wanted = Wanted(share.feed, share.call, share.woken or share.look_at <= now)
+            share.woken, share.call = False, None
+            share.look_at = now + LOOK_SECONDS
             share.busy += 1
             self._order.remove(share)
             self._order.append(share)
             if self._idle and self._next():
                 self._condition.notify()
-            return share.feed
+            return wanted
 
     def give_back(self, feed: RunningGroup, *, again: bool) -> None:
         """End the turn of the calling thread, which asks for the next one or calls ``wake``.
@@ -82,6 +103,16 @@ class Pool:
             share.woken = True
             may = self._may_have_one(share)
             if may:
+                self._condition.notify()
+            return may
+
+    def call(self, feed: RunningGroup, call: Call) -> bool:
+        """Let an idle thread claim what was sent just now; return False if there is none."""
+        with self._condition:
+            share = self._shares[feed]
+            may = self._may_have_one(share)
+            if may:
+                share.call = call
                 self._condition.notify()
             return may
 
@@ -116,7 +147,7 @@ class Pool:
     def _next(self) -> Share | None:
         now = time.monotonic()
         for share in self._order:
-            if (share.woken or share.look_at <= now) and self._may_have_one(share):
+            if (share.woken or share.call or share.look_at <= now) and self._may_have_one(share):
                 return share
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import multiprocessing
 import os
@@ -86,6 +87,9 @@ class Processes:
         """
         self._signals.install()
         connections.close_all()  # the system checks may have opened some
+        # What the start has made stays. A full collection that looked at it would stop all threads
+        # for 100 ms, and write to the memory that the processes share.
+        gc.freeze()
         try:
             while not self._stopping and not all(place.done for place in self._places):
                 self._start_due()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streams.consume.limits import Overrides
+from streams.process.arrivals import Arrivals
 from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.pool import Pool
 from streams.process.running_group import RunningGroup
@@ -46,6 +47,7 @@ class Runtime:
     shortage: Shortage
     idle_limit: IdleLimit
     file: ProgressFile | NoFile
+    arrivals: Arrivals
 
     @classmethod
     def of(
@@ -61,7 +63,9 @@ class Runtime:
         once = launch.drain, launch.lifecycle, launch.activity, launch.suspects
         client = Client([feed.group.pk for feed in feeds], using, file.name)
         shortage = Shortage(using)
-        return cls(using, *once, Pool(feeds), client, InFlight(), shortage, idle_limit, file)
+        pool = Pool(feeds)
+        arrivals = Arrivals(pool, using)
+        return cls(using, *once, pool, client, InFlight(), shortage, idle_limit, file, arrivals)
 
     @property
     def feeds(self) -> Sequence[RunningGroup]:

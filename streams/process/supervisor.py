@@ -113,12 +113,13 @@ class Supervisor:
         self._maintenance = self._keeper("maintenance", self._look_after)
         self._keepers = [self._poller, self._heartbeat, self._maintenance]
 
-        def wake() -> None:
+        def wake_poller() -> None:
             poller.wake()
             self._poller.wake()
 
+        runtime.arrivals.wake_poller = wake_poller
         topics = {feed.registration.topic for feed in self._feeds}
-        self._listener = Listener(using, topics, wake)
+        self._listener = Listener(using, topics, runtime.arrivals.wake)
 
     @property
     def left_behind(self) -> bool:

@@ -11,6 +11,7 @@ from streams.deliver.calls import Calls
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
 from streams.deliver.turns import Turns
+from streams.process.pool import Wanted
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
 from streams.process.shared.in_flight import hung
@@ -42,26 +43,34 @@ class Turn:
         calls = self._calls
         return calls is not None and hung(calls)
 
-    def take(self) -> bool:
-        """Claim and handle one delivery; return False if there was none, or none is wanted."""
+    def take(self, wanted: Wanted) -> bool:
+        """Claim and handle one delivery; return whether the group may have more for this thread.
+
+        If it has not, the group is woken when there is more.
+        """
         limits = self._feed.limits()
         if limits is None:
             return False
         self._runtime.idle_limit.allow(limits.consume_timeout)
         if self._runtime.lifecycle.stopping:
             return False
-        return self._take(limits)
+        return self._take(limits, wanted)
 
-    def _take(self, limits: Limits) -> bool:
+    def _take(self, limits: Limits, wanted: Wanted) -> bool:
         claimer = self._turns.claimer
         claimer.client_id = self._runtime.client.client_id
         claimer.pace.seconds = 0.0 if limits.one_call else limits.claim_seconds
         claimer.pace.workers = limits.workers
         batch = limits.claimed_at_once(self._feed.registration)
-        claimed = self._turns.claim(batch, limits.consume_timeout)
+        claimed, left, timeout = None, wanted.more, limits.consume_timeout
+        if wanted.call:
+            claimed = self._runtime.arrivals.claim(wanted.call, self._turns, batch, timeout)
+        if left and not claimed:
+            claimed, left = self._turns.claim(batch, timeout), False
         if claimed is None:
             return False
-        self._runtime.pool.wake(self._feed)
+        if claimer.more:
+            self._runtime.pool.wake(self._feed)
         delivery, retry = claimed
         alone = delivery.alone or (retry and retry.alone)
         handling = Handling(
@@ -83,7 +92,9 @@ class Turn:
                 took = time.monotonic() - began
                 claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
-        return True
+        # The retry of what has failed may be due already; a rest that was given back is for others.
+        outcome = handling.outcome
+        return left or claimer.more or outcome.failed > 0 or outcome.released > 0
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from streams.errors import LeaseLost
 from streams.logs import event
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.process.broadcast.turn import BroadcastTurn
-from streams.process.pool import LOOK_SECONDS
+from streams.process.pool import LOOK_SECONDS, Wanted
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
 from streams.process.shared.connections import work_on
@@ -105,15 +105,18 @@ class Worker(threading.Thread):
 
         None: no group has something to do.
         """
-        feed = self._pool.take()
-        if feed is None:
+        wanted = self._pool.take()
+        if wanted is None:
             return None
+        feed = wanted.feed
         self._turn = self.turn_in(feed)
         found, delay = True, 0.0
         try:
-            found, delay = self._serve(self._turn, feed)
+            found, delay = self._serve(self._turn, wanted)
         finally:
             self._turn = None
+            if wanted.call:
+                self._runtime.arrivals.leave(wanted.call)
             self._pool.give_back(feed, again=found)
         if delay:
             self._pool.wake(feed)  # for another thread
@@ -126,7 +129,7 @@ class Worker(threading.Thread):
             self._turns[feed] = kind(self._runtime, feed, self.name)
         return self._turns[feed]
 
-    def _serve(self, turn: Turn, feed: RunningGroup) -> tuple[bool, float]:
+    def _serve(self, turn: Turn, wanted: Wanted) -> tuple[bool, float]:
         """Take the turn; return whether the group may have more, and how many seconds to pause."""
         close_old_connections()
         reset_queries()
@@ -140,19 +143,23 @@ class Worker(threading.Thread):
                 connections[self._using].ensure_connection()
                 self._shortage.over()
                 self._pause = AFTER_ERROR_SECONDS
-                return turn.take(), 0.0
+                return turn.take(wanted), 0.0
         except LeaseLost:
-            count("ems_leases_lost_total", feed.registration.topic, feed.registration.group)
+            count(
+                "ems_leases_lost_total",
+                wanted.feed.registration.topic,
+                wanted.feed.registration.group,
+            )
             logger.warning(
                 "%s lost a lease: its outcome is not recorded",
                 self.name,
-                extra=event("lease.lost", **self._who(feed)),
+                extra=event("lease.lost", **self._who(wanted.feed)),
             )
             return True, 0.0
         except Error as error:
             if not transient(error):
                 raise
-            return True, self._without_database(error, feed)
+            return True, self._without_database(error, wanted.feed)
 
     def _without_database(self, error: Error, feed: RunningGroup) -> float:
         """Say why the thread cannot work; return after how many seconds to try again."""

@@ -205,17 +205,17 @@ def test_what_is_sent_between_two_pulls_concerns_this_process(
     group: PulledGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits at that moment, and the wake-up does not come again."""
-    listener = wakeup.Listener("default", waiting("default").topics, lambda: None)
-    assert not listener._concerns(b'["orders"]')
+    listener = wakeup.Listener("default", waiting("default").topics, lambda topics: None)
+    assert listener._concerned(b'["orders"]') is None
     asked = pull.Pull.model_validate({"client": "one"})
     nothing = pull.Acking(ApiRequest(), [])
     pull._look("orders", "mail", "http@x@one", asked, nothing, 0.0, threading.Event())
     waiting("default").let_go()
-    assert listener._concerns(b'["orders"]')
+    assert listener._concerned(b'["orders"]') == {"orders"}
     monkeypatch.setattr(waiting_module, "CONCERNS_SECONDS", 0.0)
     waiting("default").concern("orders")
     waiting("default").let_go()
-    assert not listener._concerns(b'["orders"]')
+    assert listener._concerned(b'["orders"]') is None
 
 
 @pytest.mark.redis

@@ -36,9 +36,10 @@ class Threads:
         """Let a free thread ask, beside which the other free ones rest."""
         self.pool._idle = self._free - 1
         found = self.pool.take() if self._free else None
-        if found:
-            self._free -= 1
-        return found
+        if found is None:
+            return None
+        self._free -= 1
+        return found.feed
 
     def end(self, feed: RunningGroup, *, again: bool = False) -> None:
         self.pool.give_back(feed, again=again)
@@ -54,7 +55,7 @@ def waiting(pool: Pool, seconds: float = 60.0) -> threading.Thread:
 def looked(pool: Pool) -> None:
     """End the first look into each group."""
     while found := pool.take():
-        pool.give_back(found, again=False)
+        pool.give_back(found.feed, again=False)
 
 
 # -- which group -------------------------------------------------------------------------------
@@ -91,10 +92,10 @@ def test_groups_that_are_far_behind_are_served_in_turn_and_one_that_is_woken_com
     for turn in range(6):
         if turn == 3:
             pool.wake(c)
-        found = pool.take()
-        assert found
-        served.append(found.registration.group)
-        pool.give_back(found, again=found is not c)
+        wanted = pool.take()
+        assert wanted
+        served.append(wanted.feed.registration.group)
+        pool.give_back(wanted.feed, again=wanted.feed is not c)
     assert "".join(served) == "abacba"
 
 
@@ -190,7 +191,9 @@ def test_nobody_is_woken_for_a_group_that_may_have_no_more() -> None:
     pool = Pool([a, b])
     looked(pool)
     pool.wake(a)
-    assert pool.take() is a
+    wanted = pool.take()
+    assert wanted
+    assert wanted.feed is a
     one = waiting(pool)
     wait_for(lambda: pool._idle == 1)
     assert not pool.wake(a)

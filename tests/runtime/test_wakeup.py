@@ -9,7 +9,7 @@ import time
 import pytest
 
 from streams import wakeup
-from streams.wakeup import Announcer, Listener
+from streams.wakeup import EVERY, Announcer, Listener
 from tests.processes import wait_for
 
 
@@ -105,12 +105,12 @@ def test_what_is_announced_together_names_all_its_topics(redis, announcer, annou
 
 
 @pytest.mark.parametrize(
-    ("message", "wakes"),
-    [(b'["mine", "other"]', True), (b'["other"]', False), (b"[]", True)],
+    ("message", "told"),
+    [(b'["mine", "other"]', [{"mine"}]), (b'["other"]', []), (b"[]", [EVERY])],
 )
-def test_a_consumer_is_woken_for_its_own_topics(message, wakes):
-    woken = []
-    listener = Listener("default", {"mine"}, lambda: woken.append(1))
+def test_a_consumer_is_woken_for_its_own_topics(message, told):
+    woken: list[object] = []
+    listener = Listener("default", {"mine"}, woken.append)
 
     class Subscription:
         def get_message(self, timeout):
@@ -118,15 +118,15 @@ def test_a_consumer_is_woken_for_its_own_topics(message, wakes):
             return {"data": message}
 
     listener._listen(Subscription())
-    assert bool(woken) is wakes
+    assert woken == told
 
 
 @pytest.mark.redis
 @pytest.mark.django_db
 def test_a_real_redis_wakes_who_consumes_the_topic(ems_settings):
     ems_settings(REDIS="redis")
-    woken = []
-    listener = Listener("default", {"mine"}, lambda: woken.append(1))
+    woken: list[object] = []
+    listener = Listener("default", {"mine"}, woken.append)
     listener.start()
     wait_for(lambda: woken)  # it listens from now on
     announcer = Announcer()

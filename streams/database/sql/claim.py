@@ -34,6 +34,14 @@ CURSORS_BEHIND = for_each_vendor(
     " ORDER BY c.`partition_id`, c.`replay`"
 )
 
+# Reads the cursors of a group in the form of CURSORS_BEHIND, without those of replays. Index:
+# ems_cursor_place.
+OWN_CURSORS = (
+    "SELECT c.`id`, c.`partition_id`, p.`number`, p.`next_offset` FROM `ems_cursor` c"
+    " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
+    " WHERE c.`group_id` = %s AND c.`replay` = 0"
+)
+
 # Locks one cursor by its key, and reads the end of its partition. The lock guarantees that only one
 # client claims a range of offsets. The first form skips a cursor that another transaction has
 # locked; the second waits for it. The subqueries take no lock, so they wait for no sequencer.

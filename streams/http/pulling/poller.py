@@ -86,7 +86,9 @@ class PullPoller(threading.Thread):
         reset_queries()
         try:
             if self._listener is None:
-                self._listener = Listener(self._using, self._waiting.topics, self.wake)
+                self._listener = Listener(
+                    self._using, self._waiting.topics, lambda _topics: self.wake()
+                )
                 self._listener.start()
             return work()
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams.consume.limits import Limits
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.running_group import RunningBroadcastGroup
+from streams.process.pool import Wanted
 from streams.process.turn import Turn
 
 # Messages that are read at once for a quick handler, at most. To force a position to the disk takes
@@ -17,7 +18,7 @@ class BroadcastTurn(Turn):
 
     _feed: RunningBroadcastGroup
 
-    def _take(self, limits: Limits) -> bool:
+    def _take(self, limits: Limits, wanted: Wanted) -> bool:
         stretch = self._feed.reader.take(self._size(limits))
         if stretch is None:
             return False

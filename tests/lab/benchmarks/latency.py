@@ -36,9 +36,10 @@ call_command("ems_consume", "--start", "earliest")
 seen.close()
 """
 PRODUCER = f"""
-import sys, time
+import gc, sys, time
 from streams import send
 
+gc.freeze()  # a full collection would stop the sender, and no message would come
 count, rate = map(int, sys.argv[2:])
 started = time.monotonic() + 1
 with open(sys.argv[1], "w") as sent:
@@ -51,11 +52,11 @@ with open(sys.argv[1], "w") as sent:
 
 # The functions that a message passes, in order, and whether the step ends with their begin or end.
 STEPS = {
-    "wake-up": ("streams.wakeup.Listener._concerns", "end"),
+    "wake-up": ("streams.process.arrivals.Arrivals.wake", "begin"),
     "look": ("streams.deliver.poller.Poller.look", "begin"),
-    "sequence": ("streams.deliver.poller.sequence", "end"),
     "worker": ("streams.process.turn.Turn._take", "begin"),
-    "claim": ("streams.deliver.turns.Turns.claim", "end"),
+    "sequence": ("streams.log.sequencer.sequence_locked", "end"),
+    "claim": ("streams.deliver.reading.stored_messages", "begin"),
     "read": ("streams.deliver.reading.stored_messages", "end"),
 }
 NOTE_STEPS = f"""

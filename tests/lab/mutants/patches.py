@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lab.mutants.alarms import ALARMS
+from tests.lab.mutants.arrivals import WHEN_SENT
 from tests.lab.mutants.bodies import BODIES
 from tests.lab.mutants.broadcast import BROADCAST
 from tests.lab.mutants.deaths import DEATHS
@@ -1329,6 +1330,6 @@ ADMIN = [
 MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
-    *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS),
+    *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES),
 ]
