@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core import exceptions
 
+from streams.rules.errors import DamagedBody as DamagedBody
 from streams.rules.errors import InvalidMessage as InvalidMessage
 from streams.rules.errors import InvalidName as InvalidName
 from streams.rules.errors import MessageTooLarge as MessageTooLarge

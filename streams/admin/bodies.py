@@ -6,18 +6,22 @@ import contextlib
 import json
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.utils.http import content_disposition_header
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from streams import body as bodies
 from streams.admin.base import LargeAdmin, ReadOnly
+from streams.admin.parts.columns import url
+from streams.errors import DamagedBody
 from streams.models import DeadMessage, Message, PreparedRow
 from streams.rules.stored_body import beginning, bytes_to_cut
 
@@ -47,8 +51,12 @@ class BodyAdmin(ReadOnly, LargeAdmin):
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise Http404
+        raw = row.readable_body()
+        if raw is None:
+            self.message_user(request, _("The stored body is damaged."), messages.ERROR)
+            return HttpResponseRedirect(url(row))
         return HttpResponse(
-            bytes(row.body),
+            raw,
             headers={
                 "Content-Type": "application/octet-stream",
                 "Content-Disposition": str(content_disposition_header(True, filename(row))),
@@ -64,7 +72,10 @@ class BodyAdmin(ReadOnly, LargeAdmin):
         row = kwargs["obj"]
         context["may_view_body"] = self.has_body_permission(request)
         if context["may_view_body"]:
-            context["body"] = self._beginning(row)
+            try:
+                context["body"] = self._beginning(row)
+            except DamagedBody:
+                context["body_damaged"] = True
             context["body_cut"] = SHOWN_BYTES if row.size > SHOWN_BYTES else None
             name = f"admin:{self.opts.app_label}_{self.opts.model_name}_body"
             context["body_url"] = reverse(name, args=[row.pk])

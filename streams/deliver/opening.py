@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streams.api import ReceivedMessage
@@ -41,23 +41,38 @@ def exhausted(delivery: Delivery, retry: RetryMessage | None, limits: Limits) ->
 
 
 def open_whole(
-    delivery: Delivery, retry: RetryMessage | None, limits: Limits, registration: Registration
+    delivery: Delivery,
+    retry: RetryMessage | None,
+    limits: Limits,
+    registration: Registration,
+    unreadable: Callable[[ReceivedMessage], Exception | None] = lambda message: None,
 ) -> Opened:
     """Open the delivery for somebody who handles all of it, and settle what nobody can handle.
 
-    Absent messages before the first one are settled. The messages that are returned come one after
-    the other; what comes after an absent one, or after CLAIM_BYTES, is not among them: see
-    ``hold``. Raises LeaseLost.
+    Absent messages before the first one are settled, and those that are ``unreadable`` have failed
+    with that error. The messages that are returned come one after the other; what comes after such
+    a one, or after CLAIM_BYTES, is not among them: see ``hold``. Raises LeaseLost.
     """
     if delivery.started_at is None and (failure := exhausted(delivery, retry, limits)):
         return Opened((), close(delivery, delivery.last_offset + 1, [failure], limits))
     reading = Reading(delivery, registration, retry)
-    read = next(reading.calls(len(delivery.offsets)), [])
-    messages = [message for message in read if message.offset >= delivery.progress]
+    messages: list[ReceivedMessage] = []
+    errors: dict[int, Exception] = {}
+    for read in reading.calls(len(delivery.offsets)):
+        for message in read:
+            if message.offset < delivery.progress:
+                continue
+            if error := unreadable(message):
+                errors[message.offset] = error
+            else:
+                messages.append(message)
+        if messages:
+            break
     first = messages[0].offset if messages else delivery.last_offset + 1
     closed = None
     if first > delivery.progress:
-        closed = close(delivery, first, [], limits, reading.left_out)
+        failures = [Failure(at, error) for at, error in errors.items() if at < first]
+        closed = close(delivery, first, failures, limits, reading.left_out)
         if delivery.progress > delivery.last_offset:
             return Opened((), closed)
     number = sum(message.offset == first + place for place, message in enumerate(messages))

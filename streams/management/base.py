@@ -463,11 +463,25 @@ def line(value: Any) -> str:
     return " ".join(printable(str(value)).split())
 
 
-def portable(row: Message | DeadMessage) -> Any:
-    """Return the body as JSON can hold it: the value, the text, or bytes in base64."""
-    if row.body_type == bodies.BYTES:
-        return b64encode(row.body).decode()
-    return bodies.decode(bytes(row.body), row.body_type)
+def body_shown(row: Message | DeadMessage) -> dict[str, Any]:
+    """Return what the noun of a row has about its body.
+
+    That is as JSON can hold it: the value, the text, or bytes in base64.
+    """
+    raw = row.readable_body()
+    if raw is None:
+        return {"has_body": True, "damaged": True, "body": None}
+    is_bytes = row.body_type == bodies.BYTES
+    body = b64encode(raw).decode() if is_bytes else bodies.decode(raw, row.body_type)
+    return {"has_body": True, "damaged": False, "body": body}
+
+
+def body_preview(row: Message | DeadMessage) -> str:
+    """Return the beginning of the body for people."""
+    raw = row.readable_body()
+    if raw is None:
+        return "The stored body is damaged."
+    return bodies.preview(raw, row.body_type, row.size)
 
 
 def printable(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from django.db import models
 
+from streams.rules.errors import DamagedBody
 from streams.rules.stored_body import from_stored, logical_type, to_stored
 
 
@@ -17,6 +18,8 @@ class WithBody(models.Model):
     the row has: see compress(). QuerySets see the columns, so ``values_list("body")`` gives what is
     stored.
     """
+
+    body: Any
 
     class Meta:
         abstract = True
@@ -35,7 +38,10 @@ class WithBody(models.Model):
             # Without them nobody can tell what the bytes are: they are read again when asked for.
             read.pop("body", None)
         elif "body" in read:
-            read["body"] = from_stored(read["body"], read["body_type"], read["size"])
+            try:
+                read["body"] = from_stored(read["body"], read["body_type"], read["size"])
+            except DamagedBody:  # the error of who asks for it, not of who reads the row
+                del read["body"]
         if "body_type" in read:
             read["body_type"] = logical_type(read["body_type"])
         return row
@@ -46,9 +52,21 @@ class WithBody(models.Model):
         fields: Iterable[str] | None = None,
         from_queryset: models.QuerySet[Self] | None = None,
     ) -> None:
-        if fields is not None and "body" in (fields := list(fields)):
-            fields += ["body_type", "size"]
-        super().refresh_from_db(using, fields, from_queryset)
+        names = None if fields is None else list(fields)
+        asked = "body" in (names or ())
+        if names is not None and asked:
+            names += ["body_type", "size"]
+            self.__dict__.pop("body", None)
+        super().refresh_from_db(using, names, from_queryset)
+        if asked and "body" not in self.__dict__:
+            raise DamagedBody
+
+    def readable_body(self) -> bytes | None:
+        """Return the body; None if what is stored is damaged."""
+        try:
+            return bytes(self.body)
+        except DamagedBody:
+            return None
 
     def compress(self) -> Self:
         """Make the body what is written, before a save; nobody may read it from this row after."""

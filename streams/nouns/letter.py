@@ -38,10 +38,14 @@ class LetterHead(AtPlace):
 
 @dataclass(frozen=True, kw_only=True)
 class LetterShown(LetterHead):
-    """A dead letter; ``has_body`` is false if the token may not read its body."""
+    """A dead letter; ``has_body`` is false if the token may not read its body.
+
+    ``damaged``: what is stored of the body cannot be read, and it is null.
+    """
 
     headers: dict[str, Any] = column(lambda row: row.headers or {})
     traceback: str
     body_type: BodyTypeName
     has_body: bool
+    damaged: bool
     body: Any

@@ -32,9 +32,13 @@ class MessageHead(Noun):
 
 @dataclass(frozen=True, kw_only=True)
 class MessageShown(MessageHead):
-    """A message; ``has_body`` is false if the token has no right to read its body."""
+    """A message; ``has_body`` is false if the token has no right to read its body.
+
+    ``damaged``: what is stored of the body cannot be read, and it is null.
+    """
 
     has_body: bool
+    damaged: bool
     body: Any
 
 

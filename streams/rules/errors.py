@@ -27,3 +27,7 @@ class NotSerializable(InvalidMessage):
 
 class MessageTooLarge(InvalidMessage):
     """The body is larger than msgMaxSizeInBytes."""
+
+
+class DamagedBody(StreamsError, ValueError):
+    """The stored body is damaged."""

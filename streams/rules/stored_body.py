@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 
 from streams.rules.body import BYTES, JSON, TEXT
+from streams.rules.errors import DamagedBody
 
 COMPRESSED_FROM = 4096
 
@@ -19,10 +20,6 @@ LEVEL = 1
 # The values of body_type for compressed bodies; at most five letters, as the column has.
 COMPRESSED = {JSON: "zjson", TEXT: "ztext", BYTES: "zbyte"}
 LOGICAL = {stored: body_type for body_type, stored in COMPRESSED.items()}
-
-
-class DamagedBody(ValueError):
-    """A compressed body is not what EMS has written."""
 
 
 def to_stored(raw: bytes, body_type: str) -> tuple[bytes, str]:

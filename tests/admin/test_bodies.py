@@ -14,6 +14,7 @@ from streams import send
 from streams.admin.bodies import SHOWN_BYTES
 from streams.body import encode, preview
 from streams.models import DeadMessage, Message, Topic
+from streams.rules.stored_body import to_stored
 from streams.testing import drain
 from tests.admin.world import SECRET, XSS
 from tests.large_bodies import as_sent
@@ -152,3 +153,27 @@ def test_a_compressed_body_is_shown_and_downloaded_as_it_was_sent(world, as_role
     assert escape(preview(raw, body_type, len(raw), SHOWN_BYTES)) in text
     assert f"The first {SHOWN_BYTES} of {len(raw)} bytes" in text
     assert client.get(body(message)).content == raw
+
+
+def test_a_damaged_body_is_said_to_be_so(world, as_role):
+    """Its page, its download, its edit and its export have the message all the same."""
+    client = as_role("operator")
+    for row in (world.message, world.letter):
+        type(row).objects.filter(pk=row.pk).update(body=b"no zlib", body_type="zjson", size=5000)
+        found = client.get(page(row))
+        assert found.status_code == 200
+        assert "The stored body is damaged: its 5000 bytes cannot be read." in found.text
+        assert body(row) not in found.text
+        assert "The stored body is damaged." in client.get(body(row), follow=True).text
+    edit = reverse("admin:ems_deadmessage_edit", args=[world.letter.pk])
+    assert "The stored body is damaged." in client.get(edit, follow=True).text
+
+
+def test_a_body_that_is_damaged_at_its_end_is_shown_and_not_downloaded(world, as_role):
+    raw, stored_type = to_stored(b'["a"]' * 2000, "json")
+    Message.objects.filter(pk=world.message.pk).update(
+        body=raw[:-1], body_type=stored_type, size=10_000
+    )
+    client = as_role("operator")
+    assert "[&quot;a&quot;]" in client.get(page(world.message)).text
+    assert "The stored body is damaged." in client.get(body(world.message), follow=True).text

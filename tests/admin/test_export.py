@@ -90,3 +90,14 @@ def test_of_a_compressed_body_the_beginning_is_in_the_line(world, as_role):
     found = dict(zip(head, line, strict=True))
     assert found["body"] == raw[: export.BODY_BYTES].decode(errors="replace")
     assert (found["body_type"], found["size"]) == ("json", str(len(raw)))
+
+
+def test_a_letter_with_a_damaged_body_is_a_line_too(world, as_role):
+    pks = [world.letter.pk, *copies(world.letter, 1)]
+    damage = {"body": b"no zlib", "body_type": "zjson", "size": 5000}
+    DeadMessage.objects.filter(pk=pks[1]).update(**damage)
+    head, *lines = exported(as_role("operator"), *pks)
+    bodies = [dict(zip(head, line, strict=True))["body"] for line in lines]
+    assert bodies[0].startswith("The stored body is damaged")
+    assert bodies[1]
+    assert len(bodies) == 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streams import Decision, Outgoing, ReceivedMessage, Reject, consumer, send, send_many
 from streams.body import decode
 from streams.consume.outcome.dead_letter import redrive
+from streams.errors import DamagedBody
 from streams.log.bodies import stored_messages
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, LetterEdit, Message, Partition, PreparedRow
@@ -22,7 +23,6 @@ from streams.rules.body import BODY_TYPES
 from streams.rules.stored_body import (
     COMPRESSED_FROM,
     LOGICAL,
-    DamagedBody,
     beginning,
     bytes_to_cut,
     from_stored,
@@ -215,3 +215,22 @@ def test_a_message_with_a_damaged_body_fails_alone() -> None:
     assert handled == [1]
     error = DeadMessage.objects.values_list("error", flat=True).get()
     assert error.startswith("The stored body is damaged")
+
+
+def test_a_damaged_body_is_the_error_of_who_asks_for_it(parsed: Any, run: Any) -> None:
+    """Who reads several rows gets them all, and commands show what there is."""
+    first, second = (send("orders", LARGE).message_id for _ in range(2))
+    sequence("default")
+    Message.objects.filter(pk=first).update(body=b"no zlib")
+    damaged, whole = Message.objects.order_by("pk")
+    assert decode(bytes(whole.body), whole.body_type) == LARGE
+    for row in (damaged, Message.objects.defer("body").get(pk=first)):
+        for _twice in range(2):
+            with pytest.raises(DamagedBody):
+                _ = row.body
+        assert row.readable_body() is None
+        assert (row.body_type, row.size) == ("json", whole.size)
+    shown = parsed("ems_messages", "show", f"orders/0@{damaged.offset}")
+    assert (shown["damaged"], shown["body"]) == (True, None)
+    assert "The stored body is damaged." in run("ems_messages", "show", str(first))
+    assert parsed("ems_messages", "show", str(second))["damaged"] is False

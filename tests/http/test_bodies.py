@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
 
 from streams import Reject, consumer, prepare, send
+from streams.body import encode
+from streams.consume.outcome.dead_letter import redrive
+from streams.deliver import reading
 from streams.errors import InvalidMessage, NotSerializable
 from streams.http.routes import pull as routes
 from streams.log.sequencer import sequence
-from streams.models import DeadMessage, Message, PreparedRow
+from streams.models import Cursor, DeadMessage, Message, PreparedRow, RetryMessage
+from streams.models.with_body import stored
 from streams.operate.edited_letter import EditableContent, edit_and_redrive
 from streams.rules.stored_body import LOGICAL
-from streams.testing import drain
+from streams.testing import advance, drain
 from tests.http.conftest import Api
 from tests.large_bodies import RAW, VALUES
 from tests.preparing import CHECKER, answering
@@ -26,6 +31,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 GROUP = "/topics/orders/groups/mail"
 LOG = "/topics/orders/partitions/0/messages"
+LARGE = {"items": [{"sku": f"A-{n}", "price": "49.90"} for n in range(400)]}
 # As SQL by hand may have written it.
 STORED_DEEP = b"[" * 5000 + b"]" * 5000
 
@@ -202,3 +208,108 @@ def test_the_body_of_a_letter_and_a_body_over_http_may_be_compressed(api: Api) -
         found = api.get(f"/dead/{letter.pk}").json()
         assert found["body"] == (b64encode(value).decode() if isinstance(value, bytes) else value)
         assert found["body_type"] == letter.body_type
+
+
+def with_damaged(*damaged: int, count: int = 4, **options: Any) -> list[int]:
+    """Send and sequence ``count`` messages; those at the offsets ``damaged`` cannot be read."""
+    ids = [send("orders", LARGE, **options).message_id for _ in range(count)]
+    for offset in damaged:
+        Message.objects.filter(pk=ids[offset]).update(body=b"no zlib")
+    sequence("default")
+    return ids
+
+
+def handed_out(api: Api, **options: Any) -> list[int]:
+    answer = api.post(f"{GROUP}/pull", {"client": "one", **options})
+    assert answer.status_code == 200, answer.content
+    messages = [one for found in answer.json()["deliveries"] for one in found["messages"]]
+    assert all(message["body"] == LARGE for message in messages)
+    return [message["offset"] for message in messages]
+
+
+@pytest.mark.parametrize("damaged", [(0,), (2,), (0, 1, 3), (3,), (0, 1, 2, 3)])
+def test_a_damaged_body_in_a_pull_fails_alone(api: Api, damaged: tuple[int, ...]) -> None:
+    assert api.put(GROUP, {"max_retries": 0}).status_code == 201
+    with_damaged(*damaged)
+    assert handed_out(api) == [offset for offset in range(4) if offset not in damaged]
+    letters = DeadMessage.objects.order_by("offset").values_list("offset", "error_class")
+    assert [*letters] == [(offset, "streams.rules.errors.DamagedBody") for offset in damaged]
+    assert all(
+        one.error.startswith("The stored body is damaged") for one in DeadMessage.objects.all()
+    )
+
+
+def test_what_comes_after_damaged_bodies_is_handed_out_however_little_is_read_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CLAIM_BYTES", 1)
+    assert api.put(GROUP, {"max_retries": 0}).status_code == 201
+    with_damaged(0, 1)
+    assert handed_out(api) == [2, 3]
+    assert DeadMessage.objects.count() == 2
+
+
+def test_a_damaged_body_in_a_pull_is_tried_again_before_it_is_dead(api: Api) -> None:
+    assert api.put(GROUP, {"max_retries": 1}).status_code == 201
+    ids = with_damaged(1, count=2)
+    assert handed_out(api) == [0]
+    retry = RetryMessage.objects.get()
+    assert (retry.offset, retry.attempt) == (1, 2)
+    advance(timedelta(hours=1))
+    assert handed_out(api) == []
+    assert DeadMessage.objects.get().attempts == 2
+    # A repaired one is handed out.
+    Message.objects.filter(pk=ids[1]).update(**stored(encode(LARGE)[0], "json"))
+    DeadMessage.objects.update(**stored(encode(LARGE)[0], "json"))
+    assert redrive(DeadMessage.objects.get())
+    assert handed_out(api) == [1]
+
+
+def test_a_damaged_body_blocks_an_ordered_group_as_any_failure_does(api: Api) -> None:
+    assert api.put(GROUP, {"max_retries": 1, "ordered": True}).status_code == 201
+    with_damaged(1, count=3)
+    answer = api.post(f"{GROUP}/pull", {"client": "one"}).json()["deliveries"][0]
+    assert [one["offset"] for one in answer["messages"]] == [0]
+    ack = {"receipt": answer["receipt"], "results": [{"offset": 0}]}
+    assert api.post("/deliveries/ack", ack).status_code == 200
+    assert handed_out(api) == []
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.attempt) == (1, 2)
+    advance(timedelta(hours=1))
+    assert handed_out(api) == [2]
+    assert DeadMessage.objects.get().offset == 1
+
+
+def test_text_that_is_not_utf_8_in_a_pull_fails_alone(api: Api) -> None:
+    assert api.put(GROUP, {"max_retries": 0}).status_code == 201
+    ids = with_damaged(count=2)
+    Message.objects.filter(pk=ids[0]).update(body=b"\xff", body_type="text")
+    assert handed_out(api) == [1]
+    assert DeadMessage.objects.get().error_class == "UnicodeDecodeError"
+    first, second = api.get(f"{LOG}?from=0").json()["messages"]
+    assert (first["damaged"], first["body"]) == (True, None)
+    assert (second["damaged"], second["body"]) == (False, LARGE)
+
+
+def test_a_message_with_a_damaged_body_is_shown_without_it(api: Api) -> None:
+    ids = with_damaged(1, count=3)
+    read = api.get(f"{LOG}?from=0").json()["messages"]
+    assert [one["damaged"] for one in read] == [False, True, False]
+    assert [one["body"] for one in read] == [LARGE, None, LARGE]
+    for path in (f"/messages/{ids[1]}", f"{LOG}/1"):
+        shown = api.get(path).json()
+        assert (shown["has_body"], shown["damaged"], shown["body"]) == (True, True, None)
+        assert shown["size"] == len(encode(LARGE)[0])
+    assert api.get(f"/messages/{ids[0]}").json()["damaged"] is False
+    assert api.get(f"/messages/{ids[1]}/trace").status_code == 200
+    assert len(api.get("/topics/orders/messages").json()["items"]) == 3
+
+
+def test_a_letter_with_a_damaged_body_is_shown_without_it(api: Api) -> None:
+    consumer("orders", group="mail", max_retries=0)(reject)
+    with_damaged(1, count=2)
+    drain()
+    letters = DeadMessage.objects.order_by("offset")
+    shown = [api.get(f"/dead/{letter.pk}").json() for letter in letters]
+    assert [one["damaged"] for one in shown] == [False, True]
+    assert [one["body"] for one in shown] == [LARGE, None]

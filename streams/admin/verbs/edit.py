@@ -50,6 +50,8 @@ def respond(admin: Any, request: HttpRequest, letter: DeadMessage) -> HttpRespon
     if letter.size > EDITED_AT_MOST:
         text = _("The body has more than %(most)d bytes: use ems_dead edit %(id)d --body @FILE.")
         return _back(admin, request, letter, text % {"most": EDITED_AT_MOST, "id": letter.pk})
+    if letter.readable_body() is None:
+        return _back(admin, request, letter, _("The stored body is damaged."))
     if request.method != "POST":
         return _form(admin, request, letter, EditableContent.of(letter))
     if OFFER not in request.POST:
@@ -74,6 +76,7 @@ def edits(letter: DeadMessage) -> list[Edit]:
     newest = list(rows.filter(size__lte=EDITED_AT_MOST)[:EDITS_AT_MOST])
     shown = letter.size <= EDITED_AT_MOST
     versions: list[DeadMessage | LetterEdit] = [letter, *newest] if shown else [*newest]
+    versions = [one for one in versions if one.readable_body() is not None]
     return [
         Edit(before, _lines(difference(EditableContent.of(before), EditableContent.of(after))))
         for after, before in pairwise(versions)

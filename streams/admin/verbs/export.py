@@ -12,6 +12,7 @@ from django.db.models.functions import Substr
 from django.http import StreamingHttpResponse
 from django.utils.translation import gettext as _
 
+from streams.errors import DamagedBody
 from streams.models import BodyType, DeadMessage
 from streams.nouns.at_place import with_names
 from streams.nouns.letter import LetterShown
@@ -43,6 +44,7 @@ def respond(rows: QuerySet[DeadMessage]) -> StreamingHttpResponse:
 
 def _lines(rows: QuerySet[DeadMessage], ids: Sequence[int]) -> Iterator[str]:
     writer = csv.writer(_Echo())
+    rest = {"has_body": True, "damaged": False, "headers": {}, "traceback": ""}
     yield writer.writerow(COLUMNS)
     for start in range(0, min(len(ids), AT_MOST), PAGE):
         chosen = ids[start : min(start + PAGE, AT_MOST)]
@@ -51,7 +53,7 @@ def _lines(rows: QuerySet[DeadMessage], ids: Sequence[int]) -> Iterator[str]:
         cut = Substr("body", 1, bytes_to_cut(BODY_BYTES))
         page = page.annotate(cut=cut, stored_type=F("body_type"))
         for row in with_names(page, rows.db):
-            letter = LetterShown.of(row, body=_text(row), has_body=True, headers={}, traceback="")
+            letter = LetterShown.of(row, body=_text(row), **rest)
             yield writer.writerow([cell(getattr(letter, name)) for name in COLUMNS])
     if len(ids) > AT_MOST:
         yield writer.writerow([_("There are more than %d: narrow the list.") % AT_MOST])
@@ -61,7 +63,10 @@ def _text(letter: Any) -> str:
     """Return the begin of the body as text; nothing of bytes."""
     if letter.body_type == BodyType.BYTES:
         return ""
-    begin = beginning(letter.cut, letter.stored_type, BODY_BYTES)
+    try:
+        begin = beginning(letter.cut, letter.stored_type, BODY_BYTES)
+    except DamagedBody as error:
+        return str(error)
     return begin.decode(errors="replace")
 
 

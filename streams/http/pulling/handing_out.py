@@ -13,6 +13,7 @@ from typing import NamedTuple
 from django.db import Error, connections
 
 from streams.api import ReceivedMessage
+from streams.body import BYTES
 from streams.conf import CLAIM_BYTES, FRESH_SECONDS
 from streams.consume.limits import Limits
 from streams.consume.outcome.settle import release
@@ -160,7 +161,7 @@ def _opened(
     """Return the messages of the delivery; none if it is not to be handed out."""
     delivery, retry = claimed
     try:
-        opened = open_whole(delivery, retry, limits, group.registration)
+        opened = open_whole(delivery, retry, limits, group.registration, _damage)
         if opened.closed:
             tell(delivery, opened.closed)
         if opened.messages:
@@ -176,6 +177,17 @@ def _opened(
         take_back([Handed(delivery, [])])
         raise
     return opened.messages
+
+
+def _damage(message: ReceivedMessage) -> Exception | None:
+    """Return why no answer can have the body; the message keeps what is read of it here."""
+    try:
+        raw = message.raw_body
+        if message.body_type != BYTES:
+            raw.decode()
+    except ValueError as error:  # DamagedBody, or not UTF-8
+        return error
+    return None
 
 
 def _handed_before(group: PulledGroup, limits: Limits, asked: Asked) -> list[Handed]:

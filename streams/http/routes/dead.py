@@ -150,8 +150,9 @@ def show_letter(request: ApiRequest, letter_id: Id, on: Database = None) -> Http
         raise Problem(404, "unknown", f"There is no dead letter {letter_id}.")
     may = request.auth.may("body", row.group.topic.name)
     with_names([row], using)
-    shown = LetterShown.of(row, has_body=may, body=None)
-    return with_body(shown, body_out(bytes(row.body), row.body_type) if may else "null")
+    raw = row.readable_body() if may else None
+    shown = LetterShown.of(row, has_body=may, damaged=may and raw is None, body=None)
+    return with_body(shown, "null" if raw is None else body_out(raw, row.body_type))
 
 
 @router.post("/dead/redrive", response={200: Outcome, 202: Outcome})

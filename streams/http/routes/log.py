@@ -17,6 +17,7 @@ from streams.http.pulling import holding, poller
 from streams.http.pulling.log import Purged, Stretch, read_log
 from streams.http.pulling.waiting import waiting
 from streams.http.routes.pull import Message, message_out
+from streams.log.bodies import StoredMessage
 from streams.sharding import alias_of
 
 router = Router(tags=["Log"])
@@ -27,10 +28,14 @@ Hold = Annotated[
 ]
 
 
+class LogMessage(Message):
+    damaged: bool = Field(description="What is stored of the body cannot be read: it is null.")
+
+
 class Log(Answer):
     """A stretch of the log: read on from ``next``."""
 
-    messages: list[Message]
+    messages: list[LogMessage]
     next: int
     first: int = Field(description="The first offset that is kept.")
     end: int = Field(description="The offset that the next message will have.")
@@ -76,7 +81,7 @@ def _look(topic: str, number: int, start: int, limit: int) -> Stretch:
 
 
 def _answer(read: Stretch, with_bodies: bool, *, refused: bool) -> HttpResponse:
-    messages = ", ".join(message_out(row, with_body=with_bodies) for row in read.messages)
+    messages = ", ".join(_message(row, with_bodies) for row in read.messages)
     values: dict[str, Any] = {
         "next": read.next,
         "first": read.first,
@@ -85,3 +90,10 @@ def _answer(read: Stretch, with_bodies: bool, *, refused: bool) -> HttpResponse:
     }
     content = joined(values, messages=f"[{messages}]")
     return HttpResponse(content, content_type="application/json")
+
+
+def _message(row: StoredMessage, with_body: bool) -> str:
+    try:
+        return message_out(row, with_body=with_body, damaged=False)
+    except ValueError:  # DamagedBody, or not UTF-8
+        return message_out(row, with_body=False, damaged=True)

@@ -94,14 +94,12 @@ def search_messages(
 
 def _shown(request: ApiRequest, row: Message) -> HttpResponse:
     may = request.auth.may("body", row.partition.topic.name)
-    shown = MessageShown.of(row, has_body=may, body=None)
-    if not may:
-        return with_body(shown, "null")
     try:
-        raw = bytes(row.body)
+        raw = row.readable_body() if may else None
     except Message.DoesNotExist as error:  # purged since it was found
         raise Problem(404, "unknown", f"There is no message {row.pk}.") from error
-    return with_body(shown, body_out(raw, row.body_type))
+    shown = MessageShown.of(row, has_body=may, damaged=may and raw is None, body=None)
+    return with_body(shown, "null" if raw is None else body_out(raw, row.body_type))
 
 
 def _way(row: Message) -> Way:

@@ -433,7 +433,9 @@ def _delivery(handed: Handed) -> str:
     return joined(values, messages=f"[{messages}]")
 
 
-def message_out(message: ReceivedMessage | StoredMessage, *, with_body: bool = True) -> str:
+def message_out(
+    message: ReceivedMessage | StoredMessage, *, with_body: bool = True, **more: Any
+) -> str:
     """Return a message as answers have it, as JSON; without its body that is null."""
     row = stored(message)
     sequenced_at = row.sequenced_at
@@ -447,5 +449,5 @@ def message_out(message: ReceivedMessage | StoredMessage, *, with_body: bool = T
         "created_at": written(row.created_at),
         "sequenced_at": written(sequenced_at) if sequenced_at else None,
     }
-    body = body_out(row.raw_body, row.body_type) if with_body else "null"
-    return joined(values, headers=row.stored_headers or "{}", body=body)
+    body = body_out(message.raw_body, row.body_type) if with_body else "null"
+    return joined({**values, **more}, headers=row.stored_headers or "{}", body=body)

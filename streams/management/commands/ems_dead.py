@@ -15,7 +15,6 @@ from django.db import connections
 from django.db.models import Max
 from django.utils.translation import ngettext
 
-from streams import body as bodies
 from streams.consume.outcome.dead_letter import ids_named, newest, redrive
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
@@ -27,9 +26,10 @@ from streams.management.base import (
     add_limit,
     add_watch,
     add_yes,
+    body_preview,
+    body_shown,
     letters_named,
     number,
-    portable,
     printable,
 )
 from streams.models import BodyType, ConsumerGroup, DeadMessage
@@ -138,8 +138,8 @@ class Command(StreamsCommand):
     ) -> None:
         letter = self._letter(id)
         traceback = letter.traceback or f"{letter.error_class}: {letter.error}"
-        preview = bodies.preview(letter.body, letter.body_type, letter.size)
-        self.show_noun(_shown(letter), has_body="", body=preview, traceback=traceback)
+        texts = {"body": body_preview(letter), "traceback": traceback}
+        self.show_noun(_shown(letter), has_body="", damaged="", **texts)
 
     def do_redrive(self, *, rate: float | None, **options: Any) -> None:
         if rate is None:
@@ -342,4 +342,4 @@ def batched(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _shown(letter: DeadMessage) -> LetterShown:
-    return LetterShown.of(letter, has_body=True, body=portable(letter))
+    return LetterShown.of(letter, **body_shown(letter))

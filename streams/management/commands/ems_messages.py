@@ -9,7 +9,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from streams import body as bodies
 from streams import cancel
 from streams.durations import precise
 from streams.errors import StreamsError
@@ -27,10 +26,11 @@ from streams.management.base import (
     StreamsCommand,
     add_limit,
     add_watch,
+    body_preview,
+    body_shown,
     line,
     named,
     number,
-    portable,
 )
 from streams.models import Message, Partition
 from streams.nouns.message import GroupWay, MessageHead, MessageShown, Way
@@ -117,9 +117,8 @@ class Command(StreamsCommand):
 
     def do_show(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
-        shown = MessageShown.of(row, has_body=True, body=portable(row))
-        preview = bodies.preview(row.body, row.body_type, row.size)
-        self.show_noun(shown, has_body="", body=preview)
+        shown = MessageShown.of(row, **body_shown(row))
+        self.show_noun(shown, has_body="", damaged="", body=body_preview(row))
 
     def do_trace(self, *, message: int | LogPlace, **options: Any) -> None:
         row = self._message(message)
