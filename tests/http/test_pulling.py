@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connections
 
 from streams import send
 from streams.consume.outcome import notices
@@ -532,6 +532,23 @@ def test_while_the_database_is_away_all_who_look_for_a_group_fail_together(
         for done in [threads.submit(look) for _ in range(4)]:
             done.result()
     assert len(tries) == 1
+
+
+def test_pulls_of_one_process_wait_for_a_cursor_in_the_process(
+    api: Api, transactional_db: None
+) -> None:
+    """Not in the server, with a transaction open; also after the group has been read anew."""
+    made(api)
+    fill(2)
+    cursor = Cursor.objects.get().pk
+    known = groups.pulled("orders", "mail", "default")
+    with ThreadPoolExecutor(1) as threads, known.locks.taken(cursor, wait=True):
+        known.fresh_until = 0.0
+        found = threads.submit(pulled, api)
+        wait_for(lambda: known.locks._waiting[cursor])
+        assert not Delivery.objects.exists()
+        threads.submit(connections.close_all)
+    assert [offsets(delivery) for delivery in found.result()] == [[0, 1]]
 
 
 def test_an_unknown_group_is_404(api: Api) -> None:

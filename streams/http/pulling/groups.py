@@ -20,6 +20,7 @@ from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
 from streams.database.transactions import in_test_case
 from streams.deliver.claim import Claimer
+from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.turns import Turns
 from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
@@ -54,6 +55,7 @@ class PulledGroup:
     limits: Limits | None
     using: str
     fresh_until: float
+    locks: CursorLocks = field(default_factory=CursorLocks)  # of all threads of the process
     _idle: list[Turns] = field(default_factory=list)
 
     @contextmanager
@@ -62,7 +64,7 @@ class PulledGroup:
         try:
             turns = self._idle.pop()
         except IndexError:
-            turns = Turns(Claimer(self.group, client, THREAD, self.using))
+            turns = Turns(Claimer(self.group, client, THREAD, self.using, locks=self.locks))
         turns.claimer.client_id, turns.claimer.group = client, self.group
         turns.claimer.token = token
         try:
@@ -124,7 +126,7 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         until = time.monotonic() + FRESH_SECONDS
         made = PulledGroup(group, registration_of(topic, name), found, using, until)
         if known is not None and same:
-            made._idle = known._idle
+            made._idle, made.locks = known._idle, known.locks
         if not in_test_case(using):
             _known[key] = made
         return made

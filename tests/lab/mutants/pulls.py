@@ -32,6 +32,13 @@ PULLS = [
         "lease_until=UtcNow(lease)",
         f"{PULLING}::test_a_shorter_call_does_not_shorten_the_lease",
     ),
+    Mutant(
+        "pulls-wait-for-a-cursor-in-the-server",
+        "streams/http/pulling/groups.py",
+        "            made._idle, made.locks = known._idle, known.locks\n",
+        "            made._idle = known._idle\n",
+        f"{PULLING}::test_pulls_of_one_process_wait_for_a_cursor_in_the_process",
+    ),
     # Nobody could tell a client that died with a message from one that was late.
     Mutant(
         "lease-outlasts-the-deadline-by-far",
