@@ -58,7 +58,7 @@ def _step(row: Partition, using: str) -> int:
     with own_transaction(using):
         # If first_offset has risen meanwhile, the next purge deletes the entries below it.
         # What is left of a time when the index was on: it had holes, so it was not used.
-        stale = fetch(using, retain.PURGED_KEYS[vendor], [row.pk, start, end, AT_ONCE])
+        stale = fetch(using, retain.PURGED["ems_key"][vendor], [row.pk, start, end, AT_ONCE])
         if stale:
             ids = [pk for pk, _offset in stale]
             delete_rows(KeyEntry, ids, using, "`partition_id` = %s", [row.pk])

@@ -18,10 +18,9 @@ from typing import Any
 from django.db import OperationalError, connections
 
 from streams.database import batches
-from streams.database.batches import delete_rows
 from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import retain as sql
-from streams.database.sql.dialect import fetch
+from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
 from streams.models import KeyEntry, Message, Partition, Topic
@@ -134,10 +133,20 @@ class Purge:
     def _delete_rows(
         self, model: type[Message | KeyEntry], partition: Partition, first: int
     ) -> int:
-        deleted, start = 0, 0
+        """Delete the rows below ``first``, some offsets at a time; return how many."""
+        table, vendor = model._meta.db_table, connections[self.using].vendor
+        look = sql.PURGED[table][vendor]
+        deleted, start, has_holes = 0, 0, True
         while start < first and not self._is_over():
-            batch = (model, partition.pk, start, first)
-            count, start = retrying(self._delete_batch, self.using, *batch)
+            if has_holes:
+                place = [partition.pk, start, first, 1]
+                found = retrying(fetch, self.using, self.using, look, place)
+                if not found:
+                    break
+                start = found[0][1]
+            end = min(start + batches.BATCH, first)
+            count = retrying(self._delete_range, self.using, table, partition.pk, start, end)
+            has_holes, start = count < end - start, end
             deleted += count
             if model is Message:
                 self.say(str(partition), deleted)
@@ -192,18 +201,10 @@ class Purge:
             )
         return total, new
 
-    def _delete_batch(
-        self, model: type[Message | KeyEntry], partition: int, start: int, first: int
-    ) -> tuple[int, int]:
-        """Delete a batch of rows from the offset ``start`` on; how many, and where to go on."""
-        statements = sql.PURGED_MESSAGES if model is Message else sql.PURGED_KEYS
-        statement = statements[connections[self.using].vendor]
-        found = fetch(self.using, statement, [partition, start, first, batches.BATCH])
-        if not found:
-            return 0, first
-        ids = [id_ for id_, _offset in found]
-        deleted = delete_rows(model, ids, self.using, sql.BELOW, [partition, first])
-        return deleted, found[-1][1] + 1
+    def _delete_range(self, table: str, partition: int, start: int, end: int) -> int:
+        with own_transaction(self.using):
+            statement = sql.PURGE[table][connections[self.using].vendor]
+            return execute(self.using, statement, [partition, start, end])
 
     def _is_over(self) -> bool:
         if self._ends is not None and time.monotonic() > self._ends:

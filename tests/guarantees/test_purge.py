@@ -7,6 +7,9 @@ from functools import partial
 from itertools import count
 
 import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Retry, consumer, send, send_many
 from streams.chaos.forks import in_fork
@@ -375,6 +378,22 @@ def test_what_was_redriven_reads_its_letter_after_the_message_is_purged():
     assert seen == ["precious", "precious"]
     assert not RetryMessage.objects.exists()
     assert audit("default") == []
+
+
+def test_a_gap_in_the_log_is_passed_at_once(monkeypatch):
+    """A log leaves out offsets where it was rewound, and a purge has deleted some before."""
+    monkeypatch.setattr(batches, "BATCH", 3)
+    log(20)
+    gap = 1_000_000
+    Message.objects.filter(offset__range=(2, 11)).delete()
+    Message.objects.filter(offset__gte=14).update(offset=F("offset") + gap)
+    Partition.objects.update(next_offset=20 + gap)
+    Cursor.objects.update(next_offset=20 + gap)
+    Topic.objects.update(retention_consumed=True)
+    with CaptureQueriesContext(connection) as queries:
+        assert purge().deleted == 10
+    assert kept() == []
+    assert len(queries) < 60
 
 
 @strides(5)

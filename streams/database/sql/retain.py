@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.database.sql.dialect import MYSQL, USE_INBOX, for_each_vendor
+from streams.database.sql.dialect import MYSQL, SQLITE, USE_INBOX, for_each_vendor
 from streams.database.sql.read import USE_LOG
 
 # Reads what each group of a topic still needs of one partition: for each cursor (a replay has its
@@ -28,7 +28,7 @@ HOLDERS = for_each_vendor(
 
 # Reads the next messages of a partition below its first_offset. Index: ems_msg_log alone. It begins
 # where the last batch ended: from 0, it would read all entries that are marked as deleted.
-PURGED_MESSAGES = {
+_PURGED = {
     vendor: (
         f"SELECT `id`, `offset` FROM `ems_msg` {hint}"  # noqa: S608
         " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
@@ -37,14 +37,32 @@ PURGED_MESSAGES = {
     for vendor, hint in USE_LOG.items()
 }
 
-# The same of the index of keys. Index: ems_key_place alone.
-PURGED_KEYS = {
-    vendor: statement.replace("`ems_msg`", "`ems_key`").replace("ems_msg_log", "ems_key_place")
-    for vendor, statement in PURGED_MESSAGES.items()
+# Deletes the messages of a range of offsets below first_offset. They are in the log, so never in
+# the inbox. Index: ems_msg_log, whose entries and rows it locks, and no others: at READ COMMITTED
+# without the gaps. By their ids it would need each of them, and go to each from the root.
+_PURGE = {
+    MYSQL: (
+        f"DELETE `ems_msg` FROM `ems_msg` {USE_LOG[MYSQL]}"
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
+    ),
+    SQLITE: (
+        f"DELETE FROM `ems_msg` {USE_LOG[SQLITE]}"  # noqa: S608
+        " WHERE `partition_id` = %s AND `offset` >= %s AND `offset` < %s"
+    ),
 }
 
-# Matches rows of a partition below an offset. They are in the log, so never in the inbox.
-BELOW = "`partition_id` = %s AND `offset` < %s"
+
+def _of_keys(statements: dict[str, str]) -> dict[str, str]:
+    """Return the same of the index of keys. Index: ems_key_place."""
+    return {
+        vendor: statement.replace("`ems_msg`", "`ems_key`").replace("ems_msg_log", "ems_key_place")
+        for vendor, statement in statements.items()
+    }
+
+
+# By table and vendor.
+PURGED = {"ems_msg": _PURGED, "ems_key": _of_keys(_PURGED)}
+PURGE = {"ems_msg": _PURGE, "ems_key": _of_keys(_PURGE)}
 
 # Counts the messages in the inbox of a partition. It fails at once at a row that another
 # transaction has locked, so it also notices messages of open transactions. Index: ems_msg_inbox.

@@ -1050,12 +1050,18 @@ PURGE = [
         "mysql",
     ),
     Mutant(
-        "purge-by-id-alone",
+        "purge-beyond-the-floor",
         "streams/retain/purge.py",
-        "ids, self.using, sql.BELOW, [",
-        'ids, self.using, "%s > %s - 10000", [',
-        "tests/guarantees/test_truncate.py"
-        "::test_a_purge_that_is_overtaken_by_a_truncate_leaves_the_new_messages",
+        "end = min(start + batches.BATCH, first)",
+        "end = start + batches.BATCH",
+        "tests/guarantees/test_purge.py::test_messages_are_kept_as_long_as_the_topic_says",
+    ),
+    Mutant(
+        "purge-ends-at-a-gap",
+        "streams/retain/purge.py",
+        "            has_holes, start = count < end - start, end\n",
+        "            has_holes, start = False, end if count else first\n",
+        "tests/guarantees/test_purge.py::test_a_gap_in_the_log_is_passed_at_once",
     ),
     Mutant(
         "log-purged-unannounced",
