@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streams.conf import FRESH_SECONDS, settings
+from streams.database.binary_log import leave_bodies_out
+from streams.database.retrying import retrying
 from streams.deliver.due import Due, Places, partitions, what_is_due
 from streams.log import ends
 from streams.log.rewinds import compare
@@ -37,7 +39,10 @@ class Look:
 
 
 class Poller:
-    """The looks of one thread at all partitions of a database, and at some groups."""
+    """The looks of one thread at all partitions of a database, and at some groups.
+
+    The thread has a connection of its own.
+    """
 
     def __init__(self, using: str) -> None:
         self.using = using
@@ -60,6 +65,8 @@ class Poller:
         before = ends.seen(self.using)  # whatever is read after this is not lower
         due = what_is_due(Places(groups, self.partitions), self.using)
         compare(due.logs, before, self.using)
+        if due.inbox:
+            retrying(leave_bodies_out, self.using, self.using)
         done = sequence(self.using, due.inbox, until=started + SEQUENCE_SECONDS)
         return Look(started, due, done)
 

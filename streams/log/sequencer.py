@@ -101,7 +101,7 @@ def sequence(
     """
     total = Pass()
     if partitions is None:
-        partitions = retrying(_partitions, using, using)
+        partitions = partitions_with_inbox(using)
     places = list(partitions)
     random.shuffle(places)
     for number, partition_id in enumerate(places):
@@ -116,6 +116,11 @@ def sequence(
             total.partitions | ({partition_id} if done.sequenced else set()),
         )
     return total
+
+
+def partitions_with_inbox(using: str) -> list[int]:
+    """Return the ids of the partitions that have something due in their inbox."""
+    return retrying(_partitions, using, using)
 
 
 def _partitions(using: str) -> list[int]:

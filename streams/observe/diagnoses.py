@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import pool_size, shares, threads
 from streams.consume.registry import autodiscover, by_alias, registrations
+from streams.database.binary_log import bodies_left_out
 from streams.database.clock import database_now
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import fetch
@@ -367,14 +368,26 @@ def server(using: str) -> Iterator[Diagnosis]:
 
 
 def _binary_log(server: Server) -> Diagnosis:
-    """Say what the binary log costs: it is not a fault, and other readers may need all of it."""
+    """Say what the binary log costs: it is not a fault, and other readers may need all of it.
+
+    The doctor comes as the account of the project, so what it may do, EMS may do.
+    """
     if not server.binlog_format:
         return Diagnosis(OK, "binlog", "off")
-    image = server.variable("GLOBAL.binlog_row_image")
+    image = server.variable("SESSION.binlog_row_image")
     texts, hints = [f"{server.binlog_format}, {image}."], []
     if image == "FULL":
-        texts.append("It takes each body four times: sent, twice when sequenced, and purged.")
-        hints.append("binlog_row_image=NOBLOB takes it once, if no reader needs whole rows.")
+        with bodies_left_out(server.alias) as left_out:
+            pass
+        if left_out:
+            texts.append("It takes each body once: EMS leaves it out when it sequences and purges.")
+        else:
+            grant = "BINLOG ADMIN" if server.is_mariadb else "SESSION_VARIABLES_ADMIN"
+            texts.append("It takes each body four times: sent, twice when sequenced, and purged.")
+            hints.append(
+                f"GRANT {grant} ON *.* to this account, and EMS takes it once, if no reader of the"
+                " log needs whole rows."
+            )
     if server.is_mariadb and server.variable("GLOBAL.binlog_annotate_row_events"):
         texts.append("It takes each send as text too, with a body of up to 64 KiB twice.")
         hints.append("binlog_annotate_row_events=OFF leaves the text out.")

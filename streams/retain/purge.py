@@ -18,6 +18,7 @@ from typing import Any
 from django.db import OperationalError, connections
 
 from streams.database import batches
+from streams.database.binary_log import bodies_left_out
 from streams.database.retrying import held_by_others, retrying
 from streams.database.sql import retain as sql
 from streams.database.sql.dialect import execute, fetch
@@ -66,6 +67,10 @@ class Purge:
 
     def run(self, topic: Topic | None = None) -> list[Purged]:
         """Purge the messages of one topic, or of all; return the result for each partition."""
+        with bodies_left_out(self.using):
+            return self._run(topic)
+
+    def _run(self, topic: Topic | None) -> list[Purged]:
         found = []
         for partition in self._partitions(topic):
             try:
@@ -113,6 +118,10 @@ class Purge:
 
     def delete_old_rows(self) -> dict[str, int]:
         """Delete old rows beside the messages; return how many, by kind."""
+        with bodies_left_out(self.using):
+            return self._delete_old_rows()
+
+    def _delete_old_rows(self) -> dict[str, int]:
         steps = old_rows.all_old_rows()
         deleted = dict.fromkeys(steps, 0)
         for name, step in steps.items():

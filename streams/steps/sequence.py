@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 
+from streams.database.binary_log import bodies_left_out
 from streams.database.retrying import retrying
 from streams.log import kept_ends
-from streams.log.sequencer import UNSETTLED_SECONDS, sequence
+from streams.log.sequencer import UNSETTLED_SECONDS, partitions_with_inbox, sequence
 from streams.models import Step
 from streams.models.step import SEQUENCE
 from streams.steps.time_limit import TimeLimit
@@ -26,7 +28,9 @@ def sequence_all(using: str) -> int:
     limit = TimeLimit(SEQUENCE, using)
     total = 0
     while True:
-        done = sequence(using, until=limit.ends)
+        partitions = partitions_with_inbox(using)
+        with bodies_left_out(using) if partitions else nullcontext():
+            done = sequence(using, partitions, until=limit.ends)
         total += done.sequenced
         if done.sequenced:
             announce(using)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -288,13 +289,14 @@ def test_the_server_is_described(vendor: str) -> None:
 @pytest.mark.mysql
 @pytest.mark.parametrize("image", ["FULL", "NOBLOB"])
 @pytest.mark.parametrize("annotated", [0, 1])
+@pytest.mark.parametrize("granted", [False, True])
 def test_the_doctor_says_what_a_binary_log_costs(
-    image: str, annotated: int, vendor: str, monkeypatch: pytest.MonkeyPatch
+    image: str, annotated: int, granted: bool, vendor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {
         "GLOBAL.log_bin": 1,
         "binlog_format": "ROW",
-        "GLOBAL.binlog_row_image": image,
+        "SESSION.binlog_row_image": image,
         "GLOBAL.binlog_annotate_row_events": annotated,
     }
     asked = Server.variable
@@ -303,10 +305,13 @@ def test_the_doctor_says_what_a_binary_log_costs(
         "variable",
         lambda self, name: given[name] if name in given else asked(self, name),
     )
+    monkeypatch.setattr(diagnoses, "bodies_left_out", lambda alias: nullcontext(granted))
     found = diagnosed("binlog")
     assert found.level == OK
     assert found.text.startswith(f"ROW, {image}.")
-    assert ("four times" in found.text) == ("NOBLOB" in found.hint) == (image == "FULL")
+    lacks = image == "FULL" and not granted
+    assert ("four times" in found.text) == ("GRANT" in found.hint) == lacks
+    assert ("each body once" in found.text) == (image == "FULL" and granted)
     as_text = bool(annotated) and vendor == "mariadb"  # MySQL has no such setting
     assert ("as text" in found.text) == ("annotate" in found.hint) == as_text
 

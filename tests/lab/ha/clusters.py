@@ -54,6 +54,7 @@ loose-group_replication_recovery_get_public_key=ON
 APP_SQL = f"""\
 CREATE USER IF NOT EXISTS 'app'@'127.0.0.1';
 GRANT ALL ON {DATABASE}.* TO 'app'@'127.0.0.1';
+GRANT BINLOG ADMIN ON *.* TO 'app'@'127.0.0.1';
 """
 
 

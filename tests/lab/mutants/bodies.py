@@ -6,6 +6,8 @@ from tests.lab.mutants.mutant import Mutant
 
 READERS = "tests/guarantees/test_compressed_bodies.py"
 SPARK = "tests/spark/test_compressed_bodies.py"
+HTTP = "tests/http/test_bodies.py"
+BINARY_LOG = "tests/runtime/test_binary_log.py"
 
 BODIES = [
     Mutant(
@@ -46,8 +48,8 @@ BODIES = [
     Mutant(
         "a-body-read-later-has-no-type",
         "streams/models/with_body.py",
-        '            fields += ["body_type", "size"]\n',
-        "            pass\n",
+        '            names += ["body_type", "size"]\n',
+        "",
         f"{READERS}::test_every_reader_of_messages_sees_what_was_sent",
     ),
     Mutant(
@@ -65,5 +67,44 @@ BODIES = [
         "sum(len(message.raw_body) for",
         "tests/guarantees/test_compressed_bodies.py"
         "::test_a_message_with_a_damaged_body_fails_alone",
+    ),
+    # Every pull of the group would be a 500, and give all that it has claimed back.
+    Mutant(
+        "a-damaged-body-in-an-answer",
+        "streams/http/pulling/handing_out.py",
+        "open_whole(delivery, retry, limits, group.registration, _damage)",
+        "open_whole(delivery, retry, limits, group.registration)",
+        f"{HTTP}::test_a_damaged_body_in_a_pull_fails_alone",
+    ),
+    Mutant(
+        "what-comes-after-damaged-bodies-is-done",
+        "streams/deliver/opening.py",
+        "        if messages:\n            break\n",
+        "        break\n",
+        f"{HTTP}::test_what_comes_after_damaged_bodies_is_handed_out_however_little_is_read_at_once",
+    ),
+    Mutant(
+        "a-damaged-body-fails-the-rows-beside-it",
+        "streams/models/with_body.py",
+        '                del read["body"]\n',
+        "                raise\n",
+        f"{READERS}::test_a_damaged_body_is_the_error_of_who_asks_for_it",
+    ),
+    # What the project writes on this connection later would be without its columns.
+    Mutant(
+        "bodies-left-out-for-ever",
+        "streams/database/binary_log.py",
+        """cursor.execute("SET SESSION binlog_row_image = 'FULL'")""",
+        """cursor.execute("SET SESSION binlog_row_image = 'NOBLOB'")""",
+        f"{BINARY_LOG}::test_a_purge_leaves_its_connection_as_it_was",
+        "mysql",
+    ),
+    Mutant(
+        "binary-log-of-the-project-changed",
+        "streams/database/binary_log.py",
+        '(of_server, of_session) != ("FULL", "FULL")',
+        'of_server != "FULL"',
+        f"{BINARY_LOG}::test_what_the_project_has_chosen_stays",
+        "mysql",
     ),
 ]
