@@ -1,4 +1,4 @@
-"""Defines the roll-ups as a Celery task, which schedule.py names."""
+"""Defines the Celery tasks that schedule.py names: they start Spark jobs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,27 @@ def rollup(using: str | None = None) -> None:
     Without ``using`` all databases that have topics are rolled up, in one process. It does nothing
     while ``ems_spark serve`` is at work; without anything to do it starts no JVM.
     """
+    _run("rollup", ["--fallback"], using)
+
+
+@shared_task(name="ems.nightly", ignore_result=True, expires=EVERY["nightly"])
+def nightly(using: str | None = None) -> None:
+    """Archive closed days and reconcile, if they are due, in the same way."""
+    _run("nightly", [], using)
+
+
+def _run(job: str, words: list[str], using: str | None) -> None:
     if is_off():
         return
     if lacking := java.missing_now():
-        logger.warning("%s", lacking, extra=event("rollup.unavailable"))
+        logger.warning("%s", lacking, extra=event("spark.unavailable", job=job))
         return
-    status = jobs.run("rollup", ["--fallback"], using, seconds=SECONDS, say=_say)
+
+    def say(line: str) -> None:
+        logger.info("%s", line, extra=event("spark.output", job=job))
+
+    status = jobs.run(job, words, using, seconds=SECONDS[job], say=say)
     if status:
-        logger.error("The roll-up has ended with status %d", status, extra=event("rollup.failed"))
-
-
-def _say(line: str) -> None:
-    logger.info("%s", line, extra=event("rollup.output"))
+        logger.error(
+            "%s has ended with status %d", job, status, extra=event("spark.failed", job=job)
+        )

@@ -73,11 +73,12 @@ def archive(
     config: Config,
     until: date | None = None,
     say: Say = lambda line: None,
+    due: Callable[[Connection], bool] = lambda connection: True,
 ) -> list[str]:
     """Archive what is closed and not archived yet, day by day; say and return what was done.
 
-    It may be killed and run again. Raises Busy and BadOption, and, when all else is archived,
-    NotArchived.
+    ``due`` is asked under the lock: another run may have done it meanwhile. It may be killed and
+    run again. Raises Busy and BadOption, and, when all else is archived, NotArchived.
     """
     with connected(config) as connection:
         moment, yesterday = now(connection), _yesterday(connection)
@@ -93,7 +94,10 @@ def archive(
         return Window("; ".join(lines), values={"until": None if until else moment})
 
     with alone(config, JOB) as still_alone:
-        one_window(JOB, config, step)
+        with connected(config) as connection:
+            is_due = due(connection)
+        if is_due:
+            one_window(JOB, config, step)
     return lines
 
 

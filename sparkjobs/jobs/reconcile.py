@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +43,20 @@ SHOWN = 1000
 JOB = "reconcile"
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What a look has compared; ``since`` is when its oldest message came into the log."""
+
+    messages: int
+    partitions: int
+    cursors: int
+    since: datetime | None
+
+    def __str__(self) -> str:
+        of_log = f"{self.messages:,} messages of {self.partitions:,} partitions"
+        return f"{of_log}, {self.cursors:,} cursors"
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add no arguments: the job checks the whole history."""
 
@@ -49,41 +65,54 @@ def run(config: Config, options: Namespace) -> int:
     return int(check(session(JOB), config, print) > 0)
 
 
-def check(spark: SparkSession, config: Config, say: Say) -> int:
+def check(
+    spark: SparkSession,
+    config: Config,
+    say: Say,
+    due: Callable[[Connection], bool] = lambda connection: True,
+) -> int:
     """Reconcile; say and note what is found, with the verdict; return how many findings there are.
 
-    Raises Busy.
+    ``due`` is asked under the lock: another run may have done it meanwhile. Raises Busy.
     """
 
     def step() -> Window:
-        found, about = reconcile(spark, config)
+        found, compared = reconcile(spark, config)
         for finding in found[:SHOWN]:
             say(str(finding))
         verdict = f"{len(found):,} findings" if found else "nothing is wrong"
-        say(f"{about}: {verdict}")
+        say(f"{compared}: {verdict}")
         with connected(config) as connection:
             moment = now(connection)
         return Window(
-            f"{about}: {verdict}",
-            values={"until": moment, "rows": len(found)},
+            f"{compared}: {verdict}",
+            values={
+                "since": compared.since,
+                "until": moment,
+                "read": compared.messages,
+                "rows": len(found),
+            },
             move=lambda connection: note(connection, config, found[:SHOWN], moment),
         )
 
     with alone(config, JOB):
-        return int(one_window(JOB, config, step).values["rows"])
+        with connected(config) as connection:
+            is_due = due(connection)
+        return int(one_window(JOB, config, step).values["rows"]) if is_due else 0
 
 
-def reconcile(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]:
-    """Return all that is found twice, and a text that says what was checked."""
-    found, about = _look(spark, config)
+def reconcile(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], Compared]:
+    """Return all that is found twice, and what was checked."""
+    found, compared = _look(spark, config)
     if found:
         again = set(_look(spark, config)[0])
         found = [finding for finding in found if finding in again]
-    return found, about
+    return found, compared
 
 
-def _look(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]:
+def _look(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], Compared]:
     with connected(config) as connection:
+        since = _oldest(connection)
         # Cursors are read first, so that what they have passed is in the log and the deliveries
         # that are read later.
         cursors = _cursors(connection)
@@ -129,9 +158,8 @@ def _look(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], str]
         if row["last_offset"] >= purged.get(row["partition_id"], 0)
     }
     total = sum(log.end - log.first for log in partitions)
-    about = f"{total:,} messages of {len(partitions):,} partitions, {len(cursors):,} cursors"
     order = sorted({*named, *archived}, key=lambda f: (f.where, f.first, f.kind, f.detail))
-    return order, about
+    return order, Compared(total, len(partitions), len(cursors), since)
 
 
 def _load(spark: SparkSession, config: Config, schema: StructType, **options: str) -> DataFrame:
@@ -158,6 +186,18 @@ def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
         (*place, bool(ordered), None if reset is None else EPOCH + reset * MICROSECOND)
         for *place, ordered, reset in rows
     ]
+
+
+def _oldest(connection: Connection) -> datetime | None:
+    """Return when the oldest message of all logs was sequenced; each is found by ems_msg_log."""
+    at = MICROSECONDS[vendor_of(connection)].format("`sequenced_at`")
+    oldest = (
+        f"SELECT {at} FROM `ems_msg` m WHERE m.`partition_id` = p.`id`"  # noqa: S608 - our names
+        " AND m.`offset` >= p.`first_offset` ORDER BY m.`offset` LIMIT 1"
+    )
+    parts = "`ems_partition` p JOIN `ems_topic` t ON t.`id` = p.`topic_id`"
+    ((found,),) = fetch(connection, f"SELECT MIN(({oldest})) FROM {parts}")  # noqa: S608
+    return None if found is None else EPOCH + found * MICROSECOND
 
 
 def _purged_since(config: Config, partitions: list[SourceLog]) -> dict[int, int]:

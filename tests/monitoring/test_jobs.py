@@ -236,7 +236,8 @@ def test_without_java_the_report_and_the_doctor_work(without_java) -> None:
 def test_without_java_the_task_says_so_and_is_done(without_java, logged) -> None:
     tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
     tasks.rollup()
-    assert "Java 17 or newer" in "".join(logged)
+    tasks.nightly()
+    assert "".join(logged).count("Java 17 or newer") == 2
 
 
 # -- beat ----------------------------------------------------------------------------------------
@@ -246,6 +247,8 @@ def test_the_task_runs_the_roll_up_as_a_process(script, logged) -> None:
     tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
     tasks.rollup(using="default")
     assert "sparkjobs --seconds 3600 rollup" in "".join(logged)
+    tasks.nightly(using="default")
+    assert "sparkjobs --seconds 43200 nightly" in "".join(logged)
     assert "ended with status" not in "".join(logged)
 
 
@@ -283,6 +286,7 @@ def test_the_schedule_has_the_roll_up_of_each_alias() -> None:
         "kwargs": {"using": "other"},
         "options": {"expires": 300.0},
     }
+    assert entries["ems-other-nightly"]["task"] == "ems.nightly"
     assert "ems-other-sequence" in entries
     assert of_all_apps() | SCHEDULE == of_all_apps()
 
@@ -404,11 +408,13 @@ def test_files_of_the_project_must_be_of_all_its_databases(listing, tmp_path, mo
 def test_one_task_of_beat_rolls_all_databases_up(script, logged, ems_settings) -> None:
     tasks = pytest.importorskip("monitoring.tasks", exc_type=ImportError)
     script.write_text(LISTING.format(python=sys.executable))
-    entry = schedule()["ems-rollup"]
+    entries = schedule()
+    entry = entries["ems-rollup"]
     ems_settings(SHARDS=SHARDS)
-    assert schedule("default") == {"ems-rollup": entry}
+    assert entries.keys() == {"ems-rollup", "ems-nightly"}
+    assert schedule("default") == entries
     assert schedule("other") == {}
-    assert schedule("third") == {"ems-third-rollup": {**entry, "kwargs": {"using": "third"}}}
+    assert schedule("third")["ems-third-rollup"] == {**entry, "kwargs": {"using": "third"}}
     tasks.rollup(**entry["kwargs"])
     assert "files default.cnf other.cnf" in "".join(logged)
 

@@ -200,7 +200,7 @@ def test_to_reconcile_is_due_once_a_night_and_after_the_first_roll_up(
     rolled_up: str,
     due: bool,
 ) -> None:
-    from sparkjobs.jobs import serve as job
+    from sparkjobs.resident import due as job
 
     moment = datetime(2026, 3, 5, hour, tzinfo=UTC)
     monkeypatch.setattr(job, "now", lambda connection: moment)
@@ -211,30 +211,48 @@ def test_to_reconcile_is_due_once_a_night_and_after_the_first_roll_up(
     assert job.is_reconcile_due(connection) is due
 
 
-@pytest.mark.any_database
-def test_the_archive_is_due_once_a_day_is_closed_and_only_where_a_topic_wants_it(
+def test_the_archive_is_due_while_a_message_of_a_closed_day_is_not_archived(
     config: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dataclasses import replace
 
-    from sparkjobs.jobs import serve as job
-    from streams.models import Topic
+    from sparkjobs.resident import due as job
+    from streams.models import Message, Partition, Topic
 
     moment = [datetime(2026, 3, 5, 0, 14, tzinfo=UTC)]
     monkeypatch.setattr(job, "now", lambda connection: moment[0])
     topic = Topic.objects.create(name="orders")
-    assert not job.is_archive_due(config, connection)
+    topic.partitions.update(next_offset=9, archived_offset=2, first_offset=4)
+    log = topic.partitions.get()
+    for offset in (3, 6, 9):  # one below what is purged, one beyond the end
+        Message.objects.create(
+            partition=log,
+            offset=offset,
+            body=b"",
+            body_type="bytes",
+            size=0,
+            sequenced_at=moment[0] - timedelta(hours=1),
+        )
+
+    def due() -> bool:
+        return job.is_archive_due(config, connection)
+
+    Topic.objects.update(archive=True)
+    assert not due()  # the day may not be closed
     moment[0] += timedelta(minutes=2)
-    assert not job.is_archive_due(config, connection)
-    Topic.objects.filter(pk=topic.pk).update(archive=True)
-    assert job.is_archive_due(config, connection)
+    assert due()
     assert not job.is_archive_due(replace(config, archive=""), connection)
-    Run.objects.create(job="archive", state="failed", until=moment[0])
-    assert job.is_archive_due(config, connection)  # what has failed is due
+    Topic.objects.update(archive=False)
+    assert not due()
+    Topic.objects.update(archive=True)
     Run.objects.create(job="archive", state="done", until=moment[0])
-    assert not job.is_archive_due(config, connection)
-    moment[0] += timedelta(days=1)
-    assert job.is_archive_due(config, connection)
+    assert due()  # whatever has run: another namespace's run has not archived it
+    Partition.objects.update(archived_offset=7)
+    assert not due()
+    Partition.objects.update(archived_offset=0, first_offset=0)
+    assert due()
+    Message.objects.update(sequenced_at=moment[0])  # of today
+    assert not due()
 
 
 # -- with Spark ----------------------------------------------------------------------------------

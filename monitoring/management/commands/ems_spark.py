@@ -32,6 +32,7 @@ class Command(StreamsCommand):
         "lake": "Write the log of the topics that are set to it to the lake; --every N goes on.",
         "archive": "Write closed days of the topics that are set to it to the archive.",
         "replay": "Send archived messages again: TOPIC SINCE UNTIL [--to TOPIC].",
+        "nightly": "Do what beat starts at night: archive and reconcile, if they are due.",
         "reconcile": "Compare every message with every group, over the whole history.",
     }
 
