@@ -96,7 +96,7 @@ def _nightly(job: str, using: str) -> Iterator[Diagnosis]:
     elif run.state == RunState.RUNNING:
         yield Diagnosis(OK, job, "It is at work.")
     elif job == RECONCILE and run.rows:
-        hint = "What was found is in the admin: findings of the audit."
+        hint = "What was found is in the admin: the page Audit of the monitoring."
         yield Diagnosis(ERROR, job, f"{run.about}, {brief(age)} ago", hint)
     else:
         yield Diagnosis(OK, job, f"{run.about}, {brief(age)} ago")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, Max, Q, QuerySet, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.models import AuditFinding, AuditSource, Run, RunState
@@ -51,21 +51,27 @@ def _groups(using: str) -> dict[str, Subject]:
 
 def audit_finding(using: str) -> Values:
     """Return how many findings of each kind the continuous audit has."""
-    rows = _found_by(AuditSource.AUDIT, using).filter(seen_at__gt=UtcNow(-FOUND_FOR))
+    rows = AuditFinding.objects.using(using).filter(is_open(AuditSource.AUDIT, using))
     return _by_kind(rows.exclude(kind=MISSING))
 
 
 def reconcile(using: str) -> Values:
     """Return how many findings of each kind the last reconcile that came to its end has."""
+    rows = AuditFinding.objects.using(using)
+    return _by_kind(rows.filter(is_open(AuditSource.RECONCILE, using)))
+
+
+def is_open(source: AuditSource, using: str) -> Q:
+    """Return the condition of the findings that are wrong now.
+
+    The continuous audit has seen it within FOUND_FOR; or the last reconcile that came to its end.
+    """
+    if source == AuditSource.AUDIT:
+        return Q(source=source, seen_at__gt=UtcNow(-FOUND_FOR))
     done = Run.objects.using(using).filter(job=RECONCILE, state=RunState.DONE).order_by("-pk")
     last = done.values_list("until", flat=True).first()
-    rows = _found_by(AuditSource.RECONCILE, using)
     # Runs are deleted earlier: what the last one has found is wrong until another one has looked.
-    return _by_kind(rows.filter(seen_at__gte=last) if last else rows)
-
-
-def _found_by(source: AuditSource, using: str) -> QuerySet[AuditFinding]:
-    return AuditFinding.objects.using(using).filter(source=source)
+    return Q(source=source, seen_at__gte=last) if last else Q(source=source)
 
 
 def _by_kind(rows: QuerySet[AuditFinding]) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from django.utils.html import format_html, format_html_join
@@ -110,4 +110,26 @@ def bar(part: float, whole: float, level: str) -> SafeString:
         ' aria-hidden="true" focusable="false"><rect class="ems-bar-whole" width="{}" height="8"/>'
         '<rect class="ems-bar-part" width="{}" height="8"/></svg>',
         *(level, BAR_WIDTH, BAR_WIDTH, f"{width:.1f}"),
+    )
+
+
+def strip(parts: Iterable[tuple[str, int, int, str]], length: int, label: Any) -> SafeString:
+    """Return a row of ``length`` days; parts are (state, first, days, text), "" is drawn as a line.
+
+    Each state has a height of its own, a gap that of the strip: nobody has to tell the colours.
+    """
+    heights = {"": 1, "late": 4, "kept": 8}
+    drawn = format_html_join(
+        "",
+        '<rect class="ems-strip-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
+        (
+            (state or "none", first, 12 - height, days, height, text)
+            for state, first, days, text in parts
+            for height in (heights.get(state, 12),)
+        ),
+    )
+    return format_html(
+        '<svg class="ems-strip" viewBox="0 0 {} 12" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}">{}</svg>',
+        *(length, label, drawn),
     )

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max, Q, QuerySet, Sum
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from monitoring import java, jobs
-from monitoring.alarms.log import RECONCILE
 from monitoring.doctor import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, at_work
-from monitoring.models import AuditFinding, Run, RunState
+from monitoring.models import Run, RunState
+from monitoring.pages.archive import ArchivePage
+from monitoring.pages.audit import AuditPage
 from monitoring.pages.base import FiguresPage
-from streams.admin.parts import journal
-from streams.admin.parts.columns import list_url
-from streams.conf import database, settings
-from streams.errors import Disabled
+from monitoring.pages.nightly import newest
+from monitoring.pages.starting import HOUR, StartingPage, lacking
 
-START = "ems_monitoring.start_run"
 DAY = timedelta(days=1)
 # Runs, failures, and characters of the end of an error that the page shows.
 RUNS, FAILURES, ERROR_END = 30, 5, 2000
-# Characters of an error beside the job that has failed.
-ABOUT = 200
-# What the buttons do: seconds after which the job ends. It goes on where the last one has ended.
-SECONDS = {"run": 3600, "catch_up": 24 * 3600}
-# Whether there is Java does not change often, and a look starts a process.
-LOOK_SECONDS = 60
-
-_looked: list[tuple[float, str]] = []
 
 
 @dataclass(frozen=True)
@@ -63,30 +47,17 @@ class Service:
     error: str
 
 
-@dataclass(frozen=True)
-class Nightly:
-    """How the last run of a job of the night has ended.
-
-    ``about`` is what it has done or compared; ``looked_at`` is its end, or its beginning if it has
-    none; ``findings`` counts what reconcile has found.
-    """
-
-    name: str
-    state: str
-    about: str
-    looked_at: datetime
-    findings: int
-    is_killed: bool
-
-
-class PipelinePage(FiguresPage):
+class PipelinePage(StartingPage):
     name = "pipeline"
     route = "pipeline/"
     title = _("Pipeline")
     template_name = "ems_monitoring/pipeline.html"
     tab: ClassVar[str] = "pipeline"
     permissions = ("ems_monitoring.view_run",)
-    http_method_names = ["get", "head", "options", "post"]
+    starts: ClassVar[Mapping[str, tuple[str, int]]] = {
+        "run": ("rollup", HOUR),
+        "catch_up": ("rollup", 24 * HOUR),
+    }
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         rows = Run.objects.using(self.using)
@@ -102,9 +73,9 @@ class PipelinePage(FiguresPage):
             "runs": list(rows.order_by("-pk").values(*names)[:RUNS]),
             "failures": failures,
             "service": self._service(rows),
-            "nightly": list(self._nightly(rows)),
-            "findings_url": self._findings_url(),
-            "may_start": self.request.user.has_perm(START),
+            "nightly": list(newest(self.using, self.now, *AT_NIGHT)),
+            "pages": self._pages(),
+            "may_start": self.may_start,
         }
 
     def _service(self, rows: QuerySet[Run]) -> Service | None:
@@ -116,22 +87,11 @@ class PipelinePage(FiguresPage):
         silent = self.now - newest.until > SILENT and not jobs.exists()
         return Service(newest.started_at, newest.until, silent, newest.error)
 
-    def _nightly(self, rows: QuerySet[Run]) -> Iterator[Nightly]:
-        of_night = rows.filter(job__in=AT_NIGHT).order_by().values("job")
-        newest = of_night.annotate(newest=Max("pk")).values("newest")
-        for run in rows.filter(pk__in=newest).order_by("job"):
-            yield Nightly(
-                run.job,
-                run.state,
-                run.about or run.error[:ABOUT],
-                run.finished_at or run.started_at,
-                (run.rows or 0) if run.job == RECONCILE else 0,
-                run.state == RunState.RUNNING and self.now - run.started_at > LIMITS[run.job],
-            )
-
-    def _findings_url(self) -> str:
-        may = self.request.user.has_perm("ems_monitoring.view_auditfinding")
-        return list_url(AuditFinding) if may else ""
+    def _pages(self) -> dict[str, str]:
+        """Return the URLs of the pages of the jobs of the night that the user may see."""
+        pages: dict[str, type[FiguresPage]] = {"archive": ArchivePage, "reconcile": AuditPage}
+        user = self.request.user
+        return {job: page.url() for job, page in pages.items() if page.is_for(user)}
 
     def _jobs(self, rows: QuerySet[Run]) -> list[Job]:
         recent = rows.filter(started_at__gte=self.now - DAY).order_by()
@@ -160,27 +120,3 @@ class PipelinePage(FiguresPage):
             until,
             self.now - until if until else None,
         )
-
-    def post(self, request: HttpRequest, **arguments: Any) -> HttpResponse:
-        """Start the roll-ups in a process of their own, which outlives the request."""
-        if not request.user.has_perm(START):
-            raise PermissionDenied
-        verb = request.POST.get("verb", "")
-        if verb in SECONDS:
-            if text := lacking() if settings().ENABLED else str(Disabled()):
-                self.admin.message_user(request, text, messages.ERROR)
-            else:
-                jobs.start("rollup", database(), seconds=SECONDS[verb])
-                begun = gettext("The roll-ups have been started; their runs appear below.")
-                about = gettext("roll-ups, for at most %d s") % SECONDS[verb]
-                journal.note_bulk(request, Run, about, begun)
-                self.admin.message_user(request, begun, messages.SUCCESS)
-        return HttpResponseRedirect(request.get_full_path())
-
-
-def lacking() -> str:
-    """Return what this host lacks for Spark jobs, as ``java.missing``; looked at once a minute."""
-    now = time.monotonic()
-    if not _looked or now - _looked[-1][0] > LOOK_SECONDS:
-        _looked[:] = [(now, java.missing())]
-    return _looked[-1][1]

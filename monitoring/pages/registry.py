@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from monitoring.pages.alarms import AlarmsPage
+from monitoring.pages.archive import ArchivePage
+from monitoring.pages.audit import AuditPage
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
@@ -22,5 +24,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     GroupPage,
     SearchPage,
     PipelinePage,
+    AuditPage,
+    ArchivePage,
     ComponentsPage,
 )

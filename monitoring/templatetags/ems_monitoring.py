@@ -97,6 +97,22 @@ def ems_sparkline(values: Sequence[float | None], label: Any) -> str:
     return svg.sparkline(values, said)
 
 
+@register.simple_tag
+def ems_strip(stretches: Sequence[Any], length: int) -> str:
+    """Return a row of days: what is archived, what waits, and gaps; its words say the same."""
+    words = {"kept": _("archived"), "late": _("not archived yet"), "gap": _("gap")}
+    parts = [
+        (one.state, one.at, one.days, f"{_span(one)}: {words.get(one.state, _('nothing'))}")
+        for one in stretches
+    ]
+    return svg.strip(parts, length, "; ".join(text for state, *_days, text in parts if state))
+
+
+def _span(one: Any) -> str:
+    """Return the days of a stretch, such as 2026-03-01 – 2026-03-31."""
+    return f"{one.first}" if one.first == one.last else f"{one.first} – {one.last}"
+
+
 @register.inclusion_tag("ems_monitoring/includes/figure.html")
 def ems_figure(
     label: Any, value: Any, below: Any = "", spark: Any = (), level: str = "", url: str = ""

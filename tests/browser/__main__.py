@@ -100,7 +100,7 @@ def pages() -> dict[str, str]:
     from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
     from tests.browser.shop import page
 
-    names = ("topics", "groups", "search", "alarms", "pipeline", "components")
+    names = ("topics", "groups", "search", "alarms", "pipeline", "audit", "archive", "components")
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
     found["index"] = reverse("admin:index")
     found["dead"] = reverse("admin:ems_deadmessage_changelist")
@@ -115,6 +115,7 @@ def pages() -> dict[str, str]:
         **found,
         "topic": page("topic", groups["ledger"].topic_id),
         "group": page("group", groups["billing"].pk),
+        "archived": page("archive") + "?topic=mails",
         "ledger": page("group", groups["ledger"].pk),
         "client": reverse("admin:ems_consumer_change", args=[stuck.pk]),
         "grouplist": reverse("admin:ems_consumergroup_changelist"),

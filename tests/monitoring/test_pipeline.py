@@ -16,9 +16,11 @@ from django.utils import timezone
 from monitoring import java as java_of_host
 from monitoring import jobs
 from monitoring.models import AuditFinding, Run, RunState
-from monitoring.pages import pipeline
+from monitoring.pages import starting
+from monitoring.pages.audit import AuditPage
 from monitoring.pages.base import VIEW
-from monitoring.pages.pipeline import START, PipelinePage
+from monitoring.pages.pipeline import PipelinePage
+from monitoring.pages.starting import START
 from tests.monitoring.test_pages import (  # noqa: F401 - fixtures
     WITHOUT_BANNER,
     user_with,
@@ -36,7 +38,7 @@ SEE = (VIEW, "ems_monitoring.view_run")
 def java(monkeypatch):
     """What this host lacks, as the page sees it: nothing, unless a test says more."""
     lacks = [""]
-    monkeypatch.setattr(pipeline, "_looked", [])
+    monkeypatch.setattr(starting, "_looked", [])
     monkeypatch.setattr(java_of_host, "missing", lambda: lacks[0])
     return lacks
 
@@ -111,13 +113,13 @@ def test_the_jobs_of_the_night_say_what_they_have_compared_and_lead_to_what_was_
     )
     text = client.get(PipelinePage.url()).text
     assert ">findings<" in text
-    (url,) = re.findall(r'href="([^"]+source=reconcile)"', text)
+    (url,) = re.findall(rf'href="({AuditPage.url()})">reconcile<', text)
     assert "mail on orders/0@7" in client.get(url).text
     long_ago = timezone.now() - timedelta(hours=13)
     Run.objects.create(job="archive", state="running", started_at=long_ago)
     assert ">killed<" in client.get(PipelinePage.url()).text
     # Without that permission there is no link.
-    assert "source=reconcile" not in user_with(*SEE).get(PipelinePage.url()).text
+    assert f'"{AuditPage.url()}"' not in user_with(*SEE).get(PipelinePage.url()).text
 
 
 def test_without_java_it_says_what_spark_would_add_and_starts_nothing(user_with, java, started):  # noqa: F811

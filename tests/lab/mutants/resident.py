@@ -1,10 +1,12 @@
-"""Lists the mutants of the resident Spark service."""
+"""Lists the mutants of the resident Spark service, and of the night without one."""
 
 from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
 SERVICE = "tests/spark/test_service.py"
+NIGHTLY = "tests/spark/test_nightly.py"
+ARCHIVE = "tests/monitoring/test_archive_page.py"
 
 RESIDENT = [
     # A quiet time in which something has happened: no roll-up would ever count it.
@@ -36,5 +38,50 @@ RESIDENT = [
         "",
         f"{SERVICE}::test_a_lock_whose_host_has_vanished_is_free_after_a_while",
         "mysql",
+    ),
+    # Two processes at once: the work of a night would be done twice.
+    Mutant(
+        "archived-again-after-another-run",
+        "sparkjobs/jobs/archive.py",
+        "        if is_due:\n            one_window(JOB, config, step)\n",
+        "        one_window(JOB, config, step)\n",
+        f"{NIGHTLY}::test_what_another_run_has_done_meanwhile_is_not_done_twice",
+    ),
+    Mutant(
+        "reconciled-again-after-another-run",
+        "sparkjobs/jobs/reconcile.py",
+        " if is_due else 0\n",
+        "\n",
+        f"{NIGHTLY}::test_what_another_run_has_done_meanwhile_is_not_done_twice",
+    ),
+    Mutant(
+        "a-night-beside-the-service",
+        "sparkjobs/jobs/nightly.py",
+        "    if is_held(config, SERVE):\n",
+        "    if False:\n",
+        f"{NIGHTLY}::test_it_leaves_the_night_to_a_service_and_to_another_one",
+    ),
+    # A topic would be held back for ever.
+    Mutant(
+        "archive-never-due-for-what-waits",
+        "sparkjobs/resident/due.py",
+        "ORDER BY m.`offset` LIMIT 1) < %s LIMIT 1",
+        "ORDER BY m.`offset` LIMIT 1) > %s LIMIT 1",
+        f"{SERVICE}::test_the_archive_is_due_while_a_message_of_a_closed_day_is_not_archived",
+    ),
+    # What the purge relies on.
+    Mutant(
+        "gap-not-seen",
+        "monitoring/figures/archive.py",
+        "        if pk == after and end < first:\n",
+        "        if pk == after and end > first:\n",
+        f"{ARCHIVE}::test_a_gap_is_found_by_offsets_and_shown_with_its_days",
+    ),
+    Mutant(
+        "held-back-never",
+        "monitoring/figures/archive.py",
+        "    if held:\n",
+        "    if held and gaps:\n",
+        f"{ARCHIVE}::test_what_is_over_and_not_archived_waits_and_from_the_next_day_on_is_held_back",
     ),
 ]

@@ -24,8 +24,8 @@ ROLL_UPS = [
     Mutant(
         "what-was-found-once-fires-for-ever",
         "monitoring/alarms/log.py",
-        "rows.filter(seen_at__gte=last) if last else rows",
-        "rows",
+        "Q(source=source, seen_at__gte=last) if last else Q(source=source)",
+        "Q(source=source)",
         f"{ALARMS}::test_what_reconcile_has_found_fires_until_it_finds_nothing",
     ),
     Mutant(
