@@ -24,7 +24,7 @@ from streams.deliver.claim import Behind
 from streams.deliver.turns import Claimed, Turns
 from streams.log.sequencer import Pass
 from streams.models import ConsumerGroup, Mode
-from streams.process.pool import Call, Pool
+from streams.process.pool import Pool, WorkerCall
 from streams.process.running_group import RunningGroup
 
 # While a pass finds more than so many messages, the next wake-up is left to the poller: it rests
@@ -48,7 +48,7 @@ class Arrivals:
         self._looks = False
         self._late: set[str] = set()  # topics of wake-ups during a look
         self._mutex = threading.Lock()
-        self._called: dict[str, Call] = {}  # by topic
+        self._called: dict[str, WorkerCall] = {}  # by topic
         self._cursors: dict[int, tuple[float, list[Behind]]] = {}
         # Set before the threads start.
         self.wake_poller: Callable[[], None] = lambda: None
@@ -91,12 +91,14 @@ class Arrivals:
             if call := self._called.get(topic):
                 call.again = True
                 return time.monotonic() < call.until
-            call = Call(topic, time.monotonic() + PATIENCE_SECONDS)
+            call = WorkerCall(topic, time.monotonic() + PATIENCE_SECONDS)
             if any(self._pool.call(feed, call) for feed in self._feeds(topic) if _claims(feed)):
                 self._called[topic] = call
             return topic in self._called
 
-    def claim(self, call: Call, turns: Turns, batch: int, timeout: timedelta) -> Claimed | None:
+    def claim(
+        self, call: WorkerCall, turns: Turns, batch: int, timeout: timedelta
+    ) -> Claimed | None:
         """Claim what was sent, for which a worker was called, and wake who else has to do."""
         group = turns.claimer.group
         rows = self._with_inbox(group)
@@ -113,13 +115,13 @@ class Arrivals:
             self.wake_poller()
         return claimed
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: WorkerCall) -> None:
         """End a call if its worker has not come to ``claim``: the poller is woken."""
         if self._called.get(call.topic) is call:
             self._end(call)
             self.wake_poller()
 
-    def _end(self, call: Call) -> None:
+    def _end(self, call: WorkerCall) -> None:
         with self._mutex:
             self._called.pop(call.topic, None)
         if call.again:

@@ -18,7 +18,7 @@ LOOK_SECONDS = 300.0
 
 
 @dataclass(eq=False)
-class Call:
+class WorkerCall:
     """The call of a thread for what was sent to a topic just now, see Arrivals."""
 
     topic: str
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     """A group that a thread is to serve, and what for."""
 
     feed: RunningGroup
-    call: Call | None
+    call: WorkerCall | None
     more: bool  # there may be something to claim
 
 
@@ -40,7 +40,7 @@ class Share:
 
     feed: RunningGroup
     woken: bool = True  # the first look needs no wake-up
-    call: Call | None = None
+    call: WorkerCall | None = None
     look_at: float = math.inf  # without a wake-up
     busy: int = 0  # how many threads serve it now
 
@@ -106,7 +106,7 @@ class Pool:
                 self._condition.notify()
             return may
 
-    def call(self, feed: RunningGroup, call: Call) -> bool:
+    def call(self, feed: RunningGroup, call: WorkerCall) -> bool:
         """Let an idle thread claim what was sent just now; return False if there is none."""
         with self._condition:
             share = self._shares[feed]
