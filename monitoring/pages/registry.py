@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monitoring.pages.alarms import AlarmsPage
+from monitoring.pages.backlog import BacklogPage
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
@@ -20,6 +21,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    BacklogPage,
     SearchPage,
     PipelinePage,
     ComponentsPage,

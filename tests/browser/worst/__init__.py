@@ -10,6 +10,7 @@ from streams.database.clock import database_now
 from streams.models import Step, UtcNow
 from tests.browser.worst.alarms import alarms
 from tests.browser.worst.figures import GROUPS, QUIET, TOPICS
+from tests.browser.worst.past import past
 from tests.browser.worst.site import group, samples, topic
 from tests.browser.worst.spark import by_spark
 from tests.browser.worst.trouble import blocked, dead, paused, retries, stuck, traced
@@ -29,6 +30,7 @@ def make_worst() -> None:
     retries(groups["ledger"])
     traced(groups)
     by_spark(now, logs, groups)
+    past(now, groups)
     alarms(now)
     tick()
 
