@@ -24,6 +24,11 @@ class MonitoringConfig(AppConfig):
     verbose_name = _("Streams monitoring")
     default_auto_field = "django.db.models.BigAutoField"
 
+    def ready(self) -> None:
+        from monitoring.sample import acts
+
+        acts.connect()
+
     def ems_schedule(self, using: str | None) -> dict[str, dict[str, Any]]:
         """Return the entries that ems_sync_schedules adds."""
         from monitoring.schedule import schedule

@@ -2,7 +2,7 @@
 
 Each is sent after EMS has committed what it tells, never inside its transaction. A receiver that
 raises is logged (logger ``django.dispatch``), and the work goes on. The sender is the class
-ConsumerGroup, of ``topic_created`` the class Topic.
+ConsumerGroup, of ``topic_created`` the class Topic, of ``act_done`` the class of the row.
 """
 
 from django.dispatch import Signal
@@ -26,6 +26,14 @@ delivery_expired = Signal()
 
 # A group was paused. Arguments: topic, group, using.
 group_paused = Signal()
+
+# An operator has changed a row by an act: in the admin, by a command or over HTTP. Arguments: act
+# (its name), row, texts (what was done, for people), who, using.
+act_done = Signal()
+
+# A forced purge has skipped what groups had not finished in a partition. Arguments: topic,
+# partition, messages, deliveries, retries (how many of each), using.
+purge_forced = Signal()
 
 # A topic was created, by a send, a command or the admin. Arguments: topic, using.
 topic_created = Signal()

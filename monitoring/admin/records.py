@@ -12,6 +12,7 @@ from monitoring.models import (
     AuditPlace,
     AuditSource,
     GroupSample,
+    Mark,
     OpenDelivery,
     PartitionSample,
     ReplayedMessage,
@@ -35,7 +36,7 @@ class AuditFindingAdmin(RecordAdmin):
 admin.site.register(
     [
         *(Alarm, AlarmNotification, AuditPlace, GroupSample),
-        *(OpenDelivery, PartitionSample, ReplayedMessage, StagedMessage),
+        *(Mark, OpenDelivery, PartitionSample, ReplayedMessage, StagedMessage),
     ],
     RecordAdmin,
 )

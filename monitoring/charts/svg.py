@@ -86,6 +86,71 @@ def lines(chart: Chart) -> SafeString:
     )
 
 
+# The heads of flags, around 0 0, where their numbers stand.
+HEADS = {
+    "alarm": "M-9 -9H9V4L0 11L-9 4Z",
+    "act": "M0 -9A9 9 0 1 1 0 9A9 9 0 1 1 0 -9Z",
+    "deployment": "M-8 -8H8V8H-8Z",
+}
+FLAG_HEIGHT = 22
+
+
+def flags(chart: Chart, happened: Any) -> SafeString:
+    """Return the flags of a chart, each at its time: a head with its number over a line.
+
+    They are for eyes and the mouse; the list that they lead to is for all. The script moves them
+    where a chart is zoomed.
+    """
+    if not happened.flags and not happened.ticks:
+        return SafeString("")
+    first, last = chart.times[0].timestamp(), chart.times[-1].timestamp()
+    whole = max(1.0, last - first)
+
+    def place(at: Any) -> str:
+        return f"{100 * min(1.0, max(0.0, (at.timestamp() - first) / whole)):.2f}"
+
+    drawn = (
+        (
+            *(place(flag.at), flag.at.timestamp(), flag.until.timestamp(), flag.look),
+            *(flag.number, flag.number, FLAG_HEIGHT, head(flag)),
+        )
+        for flag in happened.flags
+    )
+    ticks = format_html_join(
+        "",
+        '<svg x="{}%" data-at="{}" class="ems-flag ems-flag-deployment ems-tick">'
+        '<svg y="100%"><line y1="-7" y2="0"/></svg></svg>',
+        ((place(at), at.timestamp()) for at in happened.ticks),
+    )
+    return format_html(
+        '<svg class="ems-flags" aria-hidden="true" focusable="false">{}{}</svg>',
+        ticks,
+        format_html_join(
+            "",
+            '<svg x="{}%" data-at="{}" data-until="{}" class="ems-flag ems-flag-{}" data-flag="{}">'
+            '<a href="#ems-flag-{}" tabindex="-1"><line y1="{}" y2="100%"/>{}</a></svg>',
+            drawn,
+        ),
+    )
+
+
+def head(flag: Any) -> SafeString:
+    """Return the head of a flag, with its number."""
+    return format_html(
+        '<g transform="translate(0 11)"><path d="{}"/><text y="{}">{}</text></g>',
+        *(HEADS[flag.look], 4 if flag.look != "alarm" else 3, flag.number),
+    )
+
+
+def badge(flag: Any) -> SafeString:
+    """Return the same head, for the list."""
+    return format_html(
+        '<svg class="ems-badge ems-flag-{}" viewBox="-11 0 22 22" aria-hidden="true"'
+        ' focusable="false">{}</svg>',
+        *(flag.look, head(flag)),
+    )
+
+
 def sparkline(values: Sequence[float | None], label: Any) -> SafeString:
     """Return a small line without axes; ``label`` is read out instead of it."""
     known = [value for value in values if value is not None]

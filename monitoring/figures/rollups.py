@@ -6,7 +6,7 @@ hours and days, which are few rows and stay when the minutes are deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -96,24 +96,38 @@ class Backlog:
     dead: Values
 
 
-def backlog(using: str, periods: Periods, group: int, sampled: GroupSeries | None) -> Backlog:
-    """Return the backlog of a group; ``sampled`` are its samples. At most one statement."""
-    size, grain = len(periods.starts), _grain(periods)
-    samples = sampled or GroupSeries.empty(size)
-    unknown: Values = [None] * size
+def backlogs(
+    using: str, periods: Periods, sampled: Mapping[int, GroupSeries | None]
+) -> dict[int, Backlog]:
+    """Return the backlog of each group, by its samples or what Spark has added up of them.
+
+    At most one statement.
+    """
+    grain = _grain(periods)
+    found: dict[int, dict[datetime, list[Any]]] = {group: {} for group in sampled}
+    if grain and sampled:
+        levels = BacklogLevel.objects.using(using).filter(
+            grain=grain, start__in=_starts(periods, grain), group__in=list(sampled)
+        )
+        columns = "behind", "least", "age_seconds", "waiting", "dead"
+        for group, start, *values in levels.values_list("group", "start", *columns):
+            found[group][start] = values
+    return {
+        group: _backlog(periods, series or GroupSeries.empty(len(periods.starts)), found[group])
+        for group, series in sampled.items()
+    }
+
+
+def _backlog(
+    periods: Periods, samples: GroupSeries, levels: Mapping[datetime, Sequence[Any]]
+) -> Backlog:
+    grain, unknown = _grain(periods), [None] * len(periods.starts)
     of_samples = samples.behind, unknown, samples.age, samples.waiting, samples.dead
-    lines = [list(values) for values in of_samples]
-    if not grain:
-        return Backlog("", *lines)
-    levels = BacklogLevel.objects.using(using).filter(
-        grain=grain, start__in=_starts(periods, grain), group=group
-    )
-    columns = "behind", "least", "age_seconds", "waiting", "dead"
-    found = {start: values for start, *values in levels.values_list("start", *columns)}
+    lines: list[Values] = [list(values) for values in of_samples]
     for place, start in enumerate(periods.starts):
-        for line, value in zip(lines, found.get(floor(start, grain), ()), strict=False):
+        for line, value in zip(lines, levels.get(floor(start, grain or 1), ()), strict=False):
             line[place] = value
-    return Backlog(HIGHEST[grain] if found else "", *lines)
+    return Backlog(HIGHEST[grain] if levels else "", *lines)
 
 
 def note(periods: Periods) -> Any:

@@ -453,6 +453,28 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Mark',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('namespace', models.CharField(blank=True, default=streams.models.namespaces.namespace, max_length=16, verbose_name='namespace')),
+                ('kind', models.CharField(choices=[('deployment', 'Deployment'), ('reset', 'Reset'), ('undo', 'Undo of a reset'), ('pause', 'Pause'), ('resume', 'End of a pause'), ('replay', 'Replay'), ('skip', 'Skip'), ('grow', 'New partitions'), ('purge', 'Forced purge')], max_length=16, verbose_name='kind')),
+                ('at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='at')),
+                ('until', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='until')),
+                ('topic', models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ems.topic', verbose_name='topic')),
+                ('groups', models.JSONField(default=list, verbose_name='groups')),
+                ('count', models.PositiveIntegerField(default=1, verbose_name='count')),
+                ('text', models.CharField(blank=True, default='', max_length=500, verbose_name='text')),
+                ('who', models.CharField(blank=True, default='', max_length=190, verbose_name='by')),
+            ],
+            options={
+                'verbose_name': 'mark',
+                'verbose_name_plural': 'marks',
+                'db_table': 'ems_monitoring_mark',
+                'default_permissions': ('view',),
+                'indexes': [models.Index(fields=['at'], name='ems_mark_at')],
+            },
+        ),
+        migrations.CreateModel(
             name='OpenDelivery',
             fields=[
                 ('delivery_id', models.BigIntegerField(primary_key=True, serialize=False, verbose_name='delivery')),

@@ -19,6 +19,7 @@ from monitoring.models.level import (
     LatencyLevel,
     TrafficLevel,
 )
+from monitoring.models.mark import Mark, MarkKind
 from monitoring.models.open_delivery import OpenDelivery
 from monitoring.models.overview import Overview
 from monitoring.models.position import Position
@@ -52,6 +53,8 @@ __all__ = [
     "LatencyLevel",
     "LedgerEntry",
     "Leg",
+    "Mark",
+    "MarkKind",
     "Metric",
     "NotificationState",
     "OpenDelivery",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
@@ -18,11 +18,13 @@ from django.urls import reverse
 from django.views import View
 
 from monitoring.alarms.unresolved import unresolved
+from monitoring.figures.flags import Happened, PageGroups, happened
 from monitoring.models import Alarm
 from monitoring.pages.asked import Asked
 from streams.conf import database
 from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
+from streams.models import ConsumerGroup, Topic
 from streams.nouns.noun import NounEncoder
 from streams.sharding import is_sharded
 
@@ -86,6 +88,21 @@ class FiguresPage(View):
     def alarms(self) -> list[Alarm]:
         """Return the alarms that are not resolved, if the user may view them. One statement."""
         return unresolved(self.using) if self.may_view(Alarm) else []
+
+    def happened(
+        self,
+        first: datetime,
+        groups: Iterable[ConsumerGroup],
+        topic: Topic | None = None,
+        *,
+        is_one: bool = False,
+    ) -> Happened:
+        """Return what the charts mark from ``first`` on: of a topic, of one group, or of all.
+
+        The alarms, if the user may view them. Two statements.
+        """
+        shown = PageGroups({group.pk: group for group in groups}, topic, is_one)
+        return happened(self.using, first, self.now, shown, alarms=self.may_view(Alarm))
 
     def verbs(self, row: Any) -> list[tuple[str, Any]] | None:
         """Return (name, text) of what this user may do with the row, by the admin's page of it.

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.errors import Errors, errors_by_spark, errors_of_letters
 from monitoring.figures.group import GroupFigures, group_figures
-from monitoring.figures.rollups import Backlog, Latencies, backlog, latencies, note
+from monitoring.figures.rollups import Backlog, Latencies, backlogs, latencies, note
 from monitoring.figures.site import Site
 from monitoring.live.clients import clients
 from monitoring.live.inbox import PartitionNow
@@ -73,7 +73,8 @@ class GroupPage(FiguresPage):
         (figures,) = group_figures(site)
         took = latencies(using, site.periods, [lag.group.pk]).get(lag.group.pk)
         errors, by_spark = self.errors(lag, site.periods, took)
-        behind = backlog(using, site.periods, lag.group.pk, site.readers.get(lag.group.pk))
+        sampled = {lag.group.pk: site.readers.get(lag.group.pk)}
+        behind = backlogs(using, site.periods, sampled)[lag.group.pk]
         blockade = self.blockade(lag.group) if lag.blocked else None
         drawn = {}
         if errors:
@@ -88,6 +89,9 @@ class GroupPage(FiguresPage):
             "clients": clients(using, lag.group.pk, now, idle=not lag.open),
             "errors": errors.classes if errors else None,
             "errors_by_spark": by_spark,
+            "happened": self.happened(
+                site.periods.first, [lag.group], lag.group.topic, is_one=True
+            ),
             "charts": {**charts(site, figures, behind), "latency": latency(site, took), **drawn},
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from monitoring.pages.alarms import AlarmsPage
 from monitoring.pages.archive import ArchivePage
 from monitoring.pages.audit import AuditPage
+from monitoring.pages.backlog import BacklogPage
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
 from monitoring.pages.group import GroupPage
@@ -22,6 +23,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    BacklogPage,
     SearchPage,
     PipelinePage,
     AuditPage,

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import DURATION, Chart, Line
 from monitoring.figures.group import group_figures
-from monitoring.figures.rollups import latencies, note
+from monitoring.figures.rollups import backlogs, latencies, note
 from monitoring.figures.site import Site
 from monitoring.figures.topic import topic_figures
 from monitoring.live.inbox import PartitionNow
@@ -80,7 +80,12 @@ class TopicPage(FiguresPage):
             "producers": self.producers(topic),
             "hot_keys": keys,
             "hot_hour": hour,
-            "charts": {"rates": self.rates(site), "latency": self.latency(site)},
+            "happened": self.happened(site.periods.first, (lag.group for lag in site.lags), topic),
+            "charts": {
+                "rates": self.rates(site),
+                "latency": self.latency(site),
+                **self.backlogs(site),
+            },
         }
 
     def producers(self, topic: Topic) -> Producers | None:
@@ -129,6 +134,22 @@ class TopicPage(FiguresPage):
             note=note(site.periods),
             empty=BY_SPARK,
         )
+
+    def backlogs(self, site: Site) -> dict[str, Chart]:
+        """Return how far behind the groups were that need somebody most."""
+        chosen = group_figures(site)[:LINES]
+        sampled = {one.pk: site.readers.get(one.pk) for one in chosen}
+        found = backlogs(self.using, site.periods, sampled)
+        about = next((one.note for one in found.values() if one.note), "")
+        lines = [(one.name, found[one.pk]) for one in chosen]
+        times = site.periods.starts
+        behind = [Line(name, one.behind) for name, one in lines]
+        age = [Line(name, one.age) for name, one in lines]
+        title = _("Age of the oldest unfinished message")
+        return {
+            "behind": Chart("behind", _("Messages behind"), "", times, behind, note=about),
+            "age": Chart("age", title, DURATION, times, age, note=about),
+        }
 
     def partitions(self, site: Site, starts: Mapping[int, int]) -> list[PartitionFigures]:
         """Return the partitions; ``share`` shows whether one has more to do than the others."""

@@ -9,6 +9,7 @@ from django.db.models import Max
 from monitoring.live.inbox import partition_states
 from monitoring.live.limits import COUNT_AT_MOST, known_done
 from monitoring.models import GroupSample, PartitionSample
+from monitoring.sample.deployments import mark_deployments
 from monitoring.sample.grain import GRAINS, floor, grain
 from streams.database.clock import database_now
 from streams.database.snapshot import snapshot
@@ -36,7 +37,9 @@ def sample(using: str) -> bool:
     rest(NAME, using, MINUTE - (now - minute))
     if not won:
         return False
-    take(using, minute, grain(minute, newest(using, minute)))
+    before = newest(using, minute)
+    take(using, minute, grain(minute, before))
+    mark_deployments(using, before or minute - MINUTE, minute)
     return True
 
 

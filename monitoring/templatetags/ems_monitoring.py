@@ -48,6 +48,12 @@ def ems_share(value: float | None) -> str:
 
 
 @register.filter
+def ems_periods(count: int, is_hourly: bool) -> str:
+    """Return so many hours, or days, as a figure."""
+    return _figure((_("%d h") if is_hourly else _("%d d")) % count, is_zero=not count)
+
+
+@register.filter
 def ems_value(value: float | None, unit: str = "") -> str:
     """Return a value of a chart with its unit."""
     if value is not None and unit == DURATION:
@@ -128,14 +134,25 @@ def ems_figure(
     }
 
 
-@register.inclusion_tag("ems_monitoring/includes/chart.html")
-def ems_chart(chart: Chart) -> dict[str, Any]:
-    """Show lines over time with their legend, and a table of the same figures to open."""
+@register.simple_tag
+def ems_badge(flag: Any) -> str:
+    """Return the head of a flag as the charts have it; its text must stand beside it."""
+    return svg.badge(flag)
+
+
+@register.inclusion_tag("ems_monitoring/includes/chart.html", takes_context=True)
+def ems_chart(context: Any, chart: Chart) -> dict[str, Any]:
+    """Show lines over time with their legend, and a table of the same figures to open.
+
+    With the flags of the page, if it has ``happened``: includes/happened.html lists them.
+    """
+    happened = context.get("happened")
     highest = top(chart.highest, chart.unit)
     long = len(chart.times) > 1 and (chart.times[-1] - chart.times[0]).days >= 2
     return {
         "chart": chart,
         "drawing": svg.lines(chart),
+        "flags": svg.flags(chart, happened) if happened else "",
         "marks": [highest, highest / 2, 0],
         "form": "j M" if long else "H:i",
         "rows": _rows(chart),

@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import OperationalError, connections
 
+from streams import signals
 from streams.database import batches
 from streams.database.binary_log import bodies_left_out
 from streams.database.retrying import held_by_others, retrying
@@ -24,7 +25,7 @@ from streams.database.sql import retain as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 from streams.logs import event
-from streams.models import KeyEntry, Message, Partition, Topic
+from streams.models import ConsumerGroup, KeyEntry, Message, Partition, Topic
 from streams.models.namespaces import own
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
@@ -208,6 +209,8 @@ class Purge:
                 *(partition, total),
                 extra=event("purge.forced", **_place(partition)),
             )
+            told = {**_place(partition), **vars(total), "using": self.using}
+            signals.purge_forced.send_robust(ConsumerGroup, **told)
         return total, new
 
     def _delete_range(self, table: str, partition: int, start: int, end: int) -> int:

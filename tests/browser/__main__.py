@@ -26,6 +26,7 @@ DOCS = {
     "monitoring-group": ("group", "light", 1400),
     "monitoring-topic-dark": ("topic", "dark", 920),
     "monitoring-phone": ("overview", "phone", 844),
+    "monitoring-backlog": ("backlog", "light", 1000),
     "monitoring-alarms": ("alarms", "light", 760),
 }
 
@@ -100,7 +101,8 @@ def pages() -> dict[str, str]:
     from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
     from tests.browser.shop import page
 
-    names = ("topics", "groups", "search", "alarms", "pipeline", "audit", "archive", "components")
+    names = ("topics", "groups", "backlog", "search", "alarms", "pipeline", "audit", "archive")
+    names = (*names, "components")
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
     found["index"] = reverse("admin:index")
     found["dead"] = reverse("admin:ems_deadmessage_changelist")
@@ -120,6 +122,8 @@ def pages() -> dict[str, str]:
         "client": reverse("admin:ems_consumer_change", args=[stuck.pk]),
         "grouplist": reverse("admin:ems_consumergroup_changelist"),
         "day": page("group", groups["billing"].pk) + "?range=24h",
+        "quarter": page("backlog") + "?range=90d",
+        "week": page("group", groups["billing"].pk) + "?range=7d",
         "search": page("search") + f"?q=payments/1@{retry.offset - 8}-{retry.offset}",
         "message": reverse("admin:ems_message_change", args=[traced.pk]),
         "letter": reverse("admin:ems_deadmessage_change", args=[letter.pk]),

@@ -34,6 +34,7 @@ from monitoring.models import (
     LakePosition,
     Latency,
     LatencyLevel,
+    Mark,
     OpenDelivery,
     Overview,
     PartitionSample,
@@ -63,6 +64,7 @@ WITHOUT: set[Any] = {
     OpenDelivery,
     PartitionSample,
     GroupSample,
+    Mark,
     Overview,
     *OF_ALARMS,
 }

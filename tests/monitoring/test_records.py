@@ -17,6 +17,7 @@ from monitoring.models import (
     AuditFinding,
     AuditPlace,
     GroupSample,
+    Mark,
     OpenDelivery,
     PartitionSample,
     ReplayedMessage,
@@ -62,6 +63,7 @@ def filled() -> None:
         **sampled, group=group, open=0, waiting=0, dead=0, done=0, consumers=0
     )
     OpenDelivery.objects.create(delivery_id=7)
+    Mark.objects.create(kind="pause", text="<b>", groups=[group.pk])
     StagedMessage.objects.create(**body, mark="m", topic=topic, partition=place)
     ReplayedMessage.objects.create(**body, replay="r", source=0, offset=3, target=0)
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from monitoring.charts import svg
 from monitoring.charts.chart import Chart, Line
 from monitoring.figures import errors
-from monitoring.figures.rollups import backlog, failures, latencies
+from monitoring.figures.rollups import backlogs, failures, latencies
 from monitoring.live.histogram import ERROR
 from monitoring.models import (
     BacklogLevel,
@@ -209,7 +209,7 @@ def test_charts_of_long_ranges_read_few_rows() -> None:
         before = rows_read()
         latencies("default", periods, [group.pk])
         list(failures("default", periods, group.pk))
-        backlog("default", periods, group.pk, None)
+        backlogs("default", periods, {group.pk: None})
         assert rows_read() - before < 800
 
 
@@ -272,7 +272,7 @@ def test_with_figures_of_spark_the_pages_keep_to_their_budget(browser, asked) ->
     failed(group, 5, "shop.Declined", 1)
     letters(group, 2)
     for name, pk in (("group", group.pk), ("topic", group.topic_id)):
-        most = BUDGET + MORE.get(name, 0) + (name == "group" and asked != "1h")
+        most = BUDGET + MORE.get(name, 0) + (asked != "1h")
         with CaptureQueriesContext(connection) as captured:
             assert browser.get(page(name, pk) + f"?range={asked}").status_code == 200
         assert sum(not any(part in one["sql"] for part in FRAME) for one in captured) <= most

@@ -21,7 +21,10 @@ from streams.models import (
     Topic,
     UtcNow,
 )
+from streams.operate.acts.act import Consent
+from streams.operate.acts.pause import Pause
 from streams.operate.topics import create
+from streams.retain.purge import Purge
 from streams.steps.retries import step_retries
 from streams.steps.sweep import sweep
 from streams.testing import drain
@@ -34,7 +37,7 @@ pytestmark = [
 
 NAMES = (
     *("message_failed", "message_dead", "message_missing"),
-    *("delivery_expired", "group_paused", "topic_created"),
+    *("delivery_expired", "group_paused", "topic_created", "act_done", "purge_forced"),
 )
 
 
@@ -248,3 +251,33 @@ def test_a_pause_that_was_rolled_back_is_not_told(told: Told) -> None:
         ConsumerGroup.objects.all().pause()
         transaction.set_rollback(True)
     assert told.names() == []
+
+
+def test_an_act_is_told_after_the_commit_with_who_and_what(told: Told) -> None:
+    consumer("orders", group="mail")(print)
+    drain()
+    group = ConsumerGroup.objects.get()
+    with transaction.atomic():
+        Pause().carry_out(group, "default", Consent("mei"))
+        assert "act_done" not in told.names()
+    Pause().carry_out(group, "default", Consent("mei"))  # which changes nothing
+    values = {"act": "pause", "row": group, "texts": ["paused"], "who": "mei", "using": "default"}
+    assert told.one("act_done") == values
+    assert not told.in_a_transaction
+
+
+def test_a_forced_purge_is_told_with_what_groups_skip(told: Told) -> None:
+    consumer("orders", group="mail")(print)
+    drain()
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    Topic.objects.update(retention_count=1)
+    Purge("default", force=True).run()
+    assert told.one("purge_forced") == {
+        "topic": "orders",
+        "partition": 0,
+        "using": "default",
+        "messages": 2,
+        "deliveries": 0,
+        "retries": 0,
+    }

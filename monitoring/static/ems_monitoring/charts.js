@@ -4,6 +4,7 @@
     const DASHES = [[], [6, 3], [2, 3], [10, 4], [8, 3, 2, 3], [4, 2]];
     const DURATIONS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000];
     const HEIGHT = 180;
+    const FLAG_HEIGHT = 24;
     const zooms = {}; // of each chart, by its id: it survives a refresh
     let drawn = [];
 
@@ -50,6 +51,25 @@
         return values.map((line) => line.map((value, at) => (isKnown[at] ? (heights[at] += value || 0) : null)));
     }
 
+    // The flags of the server, over this drawing; each where its time is, hidden where that is not shown.
+    function flag(plot, source) {
+        const flags = source.cloneNode(true);
+        plot.over.append(flags);
+        return () => {
+            const { min, max } = plot.scales.x;
+            if (!(max > min)) {
+                return;
+            }
+            for (const one of flags.querySelectorAll(".ems-flag")) {
+                // What has happened since the last value stands at the end.
+                const end = plot.data[0][plot.data[0].length - 1];
+                const at = Math.min(Math.max(Number(one.dataset.at), plot.data[0][0]), end);
+                one.toggleAttribute("hidden", at < min || at > max);
+                one.setAttribute("x", `${(100 * (at - min)) / (max - min)}%`);
+            }
+        };
+    }
+
     function draw(figure) {
         const source = figure.querySelector("script[type='application/json']");
         if (!source) {
@@ -68,11 +88,14 @@
             points: { show: false },
             value: (_plot, value, _series, at) => shown(chart.stacked && at !== null ? line.values[at] : value, chart.unit),
         }));
+        const flags = figure.querySelector(".ems-axes .ems-flags");
+        let place = () => {};
         const bands = chart.stacked ? chart.lines.slice(1).map((_line, n) => ({ series: [n + 2, n + 1] })) : [];
         const plot = new uPlot(
             {
                 width: figure.clientWidth,
                 height: HEIGHT,
+                padding: [flags ? FLAG_HEIGHT : null, null, null, null],
                 tzDate: isLocal ? undefined : (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
                 cursor: { drag: { x: true, y: false }, sync: { key: "ems" } },
                 scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
@@ -91,6 +114,7 @@
                             const { min, max } = self.scales.x;
                             const isWhole = min <= self.data[0][0] && max >= self.data[0][self.data[0].length - 1];
                             zooms[figure.id] = isWhole ? undefined : { min, max };
+                            place();
                         },
                     ],
                 },
@@ -98,6 +122,10 @@
             [chart.times, ...layers(chart)],
             figure.querySelector(".ems-plot-place"),
         );
+        if (flags) {
+            place = flag(plot, flags);
+            place();
+        }
         if (zooms[figure.id]) {
             plot.setScale("x", zooms[figure.id]);
         }
@@ -117,6 +145,26 @@
         }
     }
 
+    // Who points at a flag or its line in the list sees it in all charts; who follows it finds it open.
+    function point(event) {
+        const place = event.target.closest && event.target.closest("[data-flag]");
+        for (const one of document.querySelectorAll("[data-flag]")) {
+            one.classList.toggle("ems-flag-on", Boolean(place) && one.dataset.flag === place.dataset.flag);
+        }
+    }
+
+    function follow(event) {
+        const link = event.target.closest && event.target.closest("a[href^='#ems-flag-']");
+        const place = link && document.getElementById(link.getAttribute("href").slice(1));
+        const closed = place && place.closest("details");
+        if (closed) {
+            closed.open = true;
+        }
+    }
+
+    document.addEventListener("mouseover", point);
+    document.addEventListener("focusin", point);
+    document.addEventListener("click", follow);
     document.addEventListener("ems:shown", show);
     window.addEventListener("resize", fit);
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);

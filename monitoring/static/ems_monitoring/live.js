@@ -7,6 +7,7 @@
         "H:i:s": (at) => `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`,
         "H:i": (at) => `${pad(at.getHours())}:${pad(at.getMinutes())}`,
         "j M": (at) => `${at.getDate()} ${MONTHS[at.getMonth()]}`,
+        "j M H:i": (at) => `${FORMS["j M"](at)} ${FORMS["H:i"](at)}`,
         "Y-m-d": (at) => `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`,
         "Y-m-d H:i": (at) => `${FORMS["Y-m-d"](at)} ${FORMS["H:i"](at)}`,
         "Y-m-d H:i:s": (at) => `${FORMS["Y-m-d"](at)} ${FORMS["H:i:s"](at)}`,

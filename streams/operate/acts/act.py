@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import partial
 from types import UnionType
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from django.db.models import Model
 from django.utils.translation import gettext as _
 
+from streams import signals
+from streams.database.transactions import after_commit
 from streams.errors import PreviewStale
 from streams.logs import event
 
@@ -143,9 +146,13 @@ class Act(Generic[R, E]):
         raise NotImplementedError
 
     def carry_out(self, row: R, using: str, consent: Consent) -> E:
-        """Run it, and say in the log who has done what."""
+        """Run it, and say in the log, and by the signal act_done, who has done what."""
         about = str(row)
         done = self.run(row, using, consent)
+        if texts := done.texts():
+            told = {"act": self.name, "row": row, "texts": texts, "who": consent.who}
+            send = signals.act_done.send_robust
+            after_commit(partial(send, type(row), using=using, **told), using)
         logger.info(
             "%s: %s, by %s",
             *(about, "; ".join(done.texts()), consent.who),

@@ -11,6 +11,7 @@ from streams.models import Step, UtcNow
 from tests.browser.worst.alarms import alarms
 from tests.browser.worst.figures import GROUPS, QUIET, TOPICS
 from tests.browser.worst.nights import nights
+from tests.browser.worst.past import past
 from tests.browser.worst.site import group, samples, topic
 from tests.browser.worst.spark import by_spark
 from tests.browser.worst.trouble import blocked, dead, paused, retries, stuck, traced
@@ -31,6 +32,7 @@ def make_worst() -> None:
     traced(groups)
     by_spark(now, logs, groups)
     nights(now, logs)
+    past(now, groups)
     alarms(now)
     tick()
 

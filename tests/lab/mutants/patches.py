@@ -12,6 +12,7 @@ from tests.lab.mutants.handlers import HANDLERS
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
 from tests.lab.mutants.lake import LAKE
+from tests.lab.mutants.marks import MARKS
 from tests.lab.mutants.moves import MOVED
 from tests.lab.mutants.mutant import Mutant
 from tests.lab.mutants.pulls import PULLS
@@ -1337,5 +1338,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS),
 ]
