@@ -5,6 +5,7 @@ from __future__ import annotations
 from monitoring.pages.alarms import AlarmsPage
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
+from monitoring.pages.consumption import ConsumptionPage
 from monitoring.pages.group import GroupPage
 from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
@@ -20,6 +21,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    ConsumptionPage,
     SearchPage,
     PipelinePage,
     ComponentsPage,

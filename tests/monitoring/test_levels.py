@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.live import histogram as read
+from monitoring.live.levels import Span
 from monitoring.live.pipeline import Ranked, ranking
 from monitoring.models import (
     ConsumptionLevel,
@@ -183,8 +184,8 @@ def test_the_ranking_of_a_month_is_that_of_the_minutes_and_reads_few_rows(
     written(connection, tables.TRAFFIC, *rows)
     expected = sum(row["messages"] for row in rows if row["minute"] >= since)
     with django_assert_num_queries(1):
-        found = ranking("default", since, topics)
-    assert found == {Topic.objects.get().pk: Ranked(expected, 2 * expected)}
+        found = ranking("default", [Span(since)], topics)
+    assert found == [{Topic.objects.get().pk: Ranked(expected, 2 * expected)}]
     # Of whole hours and days, the minutes are not read.
     Traffic.objects.filter(minute__gte=at(6)).delete()
-    assert ranking("default", since, topics) == found
+    assert ranking("default", [Span(since)], topics) == found

@@ -1,0 +1,91 @@
+"""Shows who has handled what for a group: clients and their threads, over minutes to 90 days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from monitoring.charts.chart import Chart, Line
+from monitoring.figures.consumption import Handling, handling
+from monitoring.live.pipeline import pipeline
+from monitoring.models import Grain
+from monitoring.pages.asked import order_choices, order_of
+from monitoring.pages.base import FiguresPage
+from streams.models import ConsumerGroup
+
+ORDERS = {
+    "messages": _("messages"),
+    "failures": _("failures"),
+    "time": _("time"),
+    "longest": _("longest call"),
+}
+TITLES: dict[int, Any] = {
+    1: _("Messages handled in each minute"),
+    Grain.HOUR: _("Messages handled in each hour"),
+    Grain.DAY: _("Messages handled on each day"),
+}
+
+
+class ConsumptionPage(FiguresPage):
+    name = "consumption"
+    route = "groups/<int:group>/consumption/"
+    title = _("Who handled what")
+    template_name = "ems_monitoring/consumption.html"
+    permissions = ("ems.view_consumergroup", "ems_monitoring.view_consumption")
+    tab = "groups"
+
+    group: ConsumerGroup
+
+    def figures(self, **arguments: Any) -> Mapping[str, Any]:
+        groups = ConsumerGroup.objects.using(self.using).select_related("topic")
+        group = groups.filter(pk=arguments["group"]).first()
+        if group is None:
+            raise Http404
+        self.group = group
+        query = self.request.GET
+        order, client = order_of(query, ORDERS), query.get("client", "")
+        found = handling(self.using, group.pk, self.now, self.asked.length, order, client)
+        return {
+            "group": {
+                "pk": group.pk,
+                "name": group.name,
+                "topic": group.topic.name,
+                "topic_pk": group.topic_id,
+            },
+            "by": order,
+            "client": client,
+            "rolled_up_until": pipeline(self.using, self.now, "consumption").until,
+            "handling": found,
+            "chart": chart(found),
+        }
+
+    def heading(self, figures: Mapping[str, Any]) -> Any:
+        group: Any = self.group
+        return _("%(group)s on %(topic)s") % {"group": group.name, "topic": group.topic.name}
+
+    def choices(self, request: HttpRequest) -> dict[str, Any]:
+        return {**super().choices(request), "by": order_choices(request.GET, ORDERS)}
+
+
+def chart(found: Handling) -> Chart:
+    """Return the chart of the messages, one client on the other."""
+    hosts = [one.host for one in found.clients]
+    lines = []
+    for client_id, values in found.lines:
+        host, _at, rest = client_id.partition("@")
+        process = rest.partition("@")[0]
+        text = host if hosts.count(host) == 1 or not process else f"{host} {process}"
+        lines.append(Line(text or str(_("other clients")), values))
+    return Chart(
+        "handled",
+        TITLES[found.grain],
+        "",
+        found.times,
+        lines,
+        note=_("by Spark, by client"),
+        empty=_("Nothing was handled in this range, as far as Spark has counted."),
+        is_stacked=True,
+    )
