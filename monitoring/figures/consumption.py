@@ -43,9 +43,13 @@ class Handled:
     lost: int
     claims: int
     busy: timedelta  # from claims to their ends
-    each: timedelta | None  # of this, for a message
+    each: timedelta | None  # of this, for an attempt
     longest: timedelta | None  # from a claim to its end
     last_at: datetime | None  # the minute, hour or day of the newest
+
+    @property
+    def share_failed(self) -> float:
+        return self.failures / (self.messages + self.failures)
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Handled:
@@ -70,6 +74,11 @@ class HandledByClient:
     threads_in_all: int
     threads: list[tuple[str, Handled]] = field(default_factory=list)
 
+    @property
+    def most(self) -> int:
+        """Return the messages of the thread with most."""
+        return max((one.messages for _name, one in self.threads), default=0)
+
 
 @dataclass(frozen=True)
 class Handling:
@@ -84,13 +93,18 @@ class Handling:
     times: Sequence[datetime]
     lines: Sequence[tuple[str, Values]]
 
+    @property
+    def most(self) -> int:
+        """Return the messages of the client with most, of those that are listed."""
+        return max((one.handled.messages for one in self.clients), default=0)
+
 
 def handling(
     using: str, group: int, now: datetime, length: timedelta, order: str, client: str = ""
 ) -> Handling:
     """Return who has handled what since ``length`` ago, or one client of them.
 
-    Five statements; times of more than an hour begin with an hour.
+    Six statements; times of more than an hour begin with an hour.
     """
     is_fine = length <= MINUTES_UP_TO
     since = floor(now - length, 1 if is_fine else Grain.HOUR)
@@ -104,9 +118,7 @@ def handling(
     figures = {**FIGURES, "last": Max(when)}
     in_all = {"clients": Count("client_id", distinct=True)}
     sums = rows.aggregate(**figures, **in_all)
-    by_client = rows.values("client_id").annotate(
-        **figures, threads=Count("thread", distinct=True)
-    )
+    by_client = rows.values("client_id").annotate(**figures, threads=Count("thread", distinct=True))
     descending = f"-{ORDERS[order]}"
     first = list(by_client.order_by(descending, "client_id")[:LISTED_AT_MOST])
     names = [row["client_id"] for row in first]
@@ -116,14 +128,15 @@ def handling(
         threads[row["client_id"]].append((row["thread"], Handled.of(row)))
     clients = Consumer.objects.using(using).live().filter(group=group, client_id__in=names)
     live = set(clients.values_list("client_id", flat=True))
-    grain, times, lines = _lines(using, group, now, length, names[:LINES], client)
+    drawn = by_client.order_by("-messages", "client_id").values_list("client_id", flat=True)
+    grain, times, lines = _lines(using, group, now, length, list(drawn[:LINES]), client)
     return Handling(
         since=since,
         whole=Handled.of(sums),
         clients=[
             HandledByClient(
                 row["client_id"],
-                *_place(row["client_id"]),
+                *place_of(row["client_id"]),
                 row["client_id"] in live,
                 Handled.of(row),
                 row["threads"],
@@ -141,11 +154,13 @@ def handling(
 def _starts(since: datetime, now: datetime) -> Q:
     """Return the condition for the hours and days since then.
 
-    Each is looked up in the unique key: a range of them would read the rows of all groups.
+    Each is looked up in the unique key: a range of them would read the rows of all groups. Of
+    about a day only hours are read, which say when somebody was at work last.
     """
     midnight = since + (EPOCH - since) % DAY
-    hours = _every(HOUR, since, min(midnight - HOUR, now))
-    days = _every(DAY, midnight, now)
+    if now - since < DAY + HOUR:
+        return Q(grain=Grain.HOUR, start__in=_every(HOUR, since, now))
+    hours, days = _every(HOUR, since, midnight - HOUR), _every(DAY, midnight, now)
     return Q(grain=Grain.HOUR, start__in=hours) | Q(grain=Grain.DAY, start__in=days)
 
 
@@ -153,7 +168,7 @@ def _every(step: timedelta, first: datetime, last: datetime) -> list[datetime]:
     return [first + n * step for n in range((last - first) // step + 1)]
 
 
-def _place(client_id: str) -> tuple[str, str]:
+def place_of(client_id: str) -> tuple[str, str]:
     """Return the host of a client and its process, as the page of the group shows them."""
     host, _at, rest = client_id.partition("@")
     return host, rest.partition("@")[0]

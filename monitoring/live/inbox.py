@@ -46,9 +46,7 @@ def partition_states(
     columns = ("pk", "topic", "topic__name", "topic__created_at", "number")
     offsets = ("first_offset", "next_offset", "last_sequenced_at")
     states = list(
-        found.filter(own("topic__name"))
-        .order_by("topic", "number")
-        .values_list(*columns, *offsets)
+        found.filter(own("topic__name")).order_by("topic", "number").values_list(*columns, *offsets)
     )
     since = due_since((row[0] for row in states if inbox), using)
     counts = due_counts(since, COUNT_AT_MOST, using)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
 from django.db.models import Max, Sum
 
 from monitoring.live.levels import Span, levels

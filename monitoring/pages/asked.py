@@ -14,8 +14,13 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 HOURS = {
-    **{"15m": 0.25, "1h": 1, "6h": 6, "24h": 24},
-    **{"7d": 7 * 24, "30d": 30 * 24, "90d": 90 * 24},
+    "15m": 0.25,
+    "1h": 1,
+    "6h": 6,
+    "24h": 24,
+    "7d": 7 * 24,
+    "30d": 30 * 24,
+    "90d": 90 * 24,
 }
 ZONES = {"utc": _("UTC"), "browser": _("Browser's time")}
 # Nothing shorter: each look costs the server some statements.

@@ -9,7 +9,8 @@ from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import Chart, Line
-from monitoring.figures.consumption import Handling, handling
+from monitoring.figures.consumption import Handling, handling, place_of
+from monitoring.live.levels import DAY
 from monitoring.live.pipeline import pipeline
 from monitoring.models import Grain
 from monitoring.pages.asked import order_choices, order_of
@@ -66,19 +67,20 @@ class ConsumptionPage(FiguresPage):
         group: Any = self.group
         return _("%(group)s on %(topic)s") % {"group": group.name, "topic": group.topic.name}
 
+    def more(self, request: HttpRequest, figures: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return how precisely the figures say when somebody was at work last."""
+        return {"last_form": "H:i" if self.asked.length <= DAY else "Y-m-d"}
+
     def choices(self, request: HttpRequest) -> dict[str, Any]:
         return {**super().choices(request), "by": order_choices(request.GET, ORDERS)}
 
 
 def chart(found: Handling) -> Chart:
     """Return the chart of the messages, one client on the other."""
-    hosts = [one.host for one in found.clients]
-    lines = []
-    for client_id, values in found.lines:
-        host, _at, rest = client_id.partition("@")
-        process = rest.partition("@")[0]
-        text = host if hosts.count(host) == 1 or not process else f"{host} {process}"
-        lines.append(Line(text or str(_("other clients")), values))
+    lines = [
+        Line(" ".join(place_of(name)) if name else str(_("other clients")), values)
+        for name, values in found.lines
+    ]
     return Chart(
         "handled",
         TITLES[found.grain],

@@ -229,6 +229,33 @@ def ems_trend(clearing: Any) -> str:
     return _("does not fall")
 
 
+@register.simple_tag
+def ems_place(ranked: Any) -> str:
+    """Return the place of a topic, and by how many places it has gone up or down."""
+    if ranked.place is None:
+        return _figure(text.UNKNOWN)
+    moved = ranked.moved or 0
+    if not moved:
+        return _figure(text.number(ranked.place))
+    said = _("up by %s") if moved > 0 else _("down by %s")
+    return format_html(
+        '{}<div class="ems-below" title="{}"><span aria-hidden="true">{}\N{NO-BREAK SPACE}{}</span>'
+        '<span class="visually-hidden">{}</span></div>',
+        _figure(text.number(ranked.place)),
+        said % abs(moved),
+        *("▲" if moved > 0 else "▼", abs(moved), said % abs(moved)),
+    )
+
+
+@register.simple_tag
+def ems_change(compared: Any, is_new: bool = False) -> str:
+    """Return by how much a figure has changed since the time before: in per cent, or from 0."""
+    if is_new or compared.now is None or (not compared.now and not compared.before):
+        return ""
+    shown = _("before: 0") if compared.before == 0 else text.change(compared.change)
+    return format_html('<div class="ems-below">{}</div>', shown)
+
+
 @register.filter
 def ems_get(found: Any, key: Any) -> Any:
     """Return what a dict has for a key, None if nothing."""
