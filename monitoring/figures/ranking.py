@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from django.db.models import Max, Min, Q, Sum
 
 from monitoring.figures.site import Site
 from monitoring.live.levels import HOUR, Span, figures_of, levels, whole
-from monitoring.live.pipeline import Pipeline, counted_since, ranking
+from monitoring.live.pipeline import Pipeline, Ranked, counted_since, ranking
 from monitoring.models import (
     BacklogLevel,
     ErrorClass,
@@ -20,6 +21,7 @@ from monitoring.models import (
     PartitionSample,
 )
 from monitoring.sample.grain import GRAINS, HOURLY, floor
+from streams.runtime_settings import system
 
 ORDERS = ("messages", "bytes", "failures", "lag")
 # From this length on, a time begins and ends with an hour: its minutes would be too many rows.
@@ -98,18 +100,20 @@ def ranked(
     if by_spark and spark.until is not None:
         until = min(until, spark.until)
         since = since if asked else until - length
-    grain = HOURLY if until - since >= WHOLE_HOURS else 1
-    since, until = floor(since, grain), max(floor(until, grain), floor(since, grain))
+    grain = HOURLY if _has_no_minutes(site, since, until) else 1
+    since = floor(since, grain)
+    until = max(floor(until, grain), since + timedelta(minutes=grain))
     reader = _Reader(site, since, until, is_current=asked is None)
-    new = {one.topic for one in site.partitions if one.topic_created_at >= since}
+    there = [one for one in site.partitions if not asked or one.topic_created_at < asked[1]]
+    new = {one.topic for one in there if one.topic_created_at >= since}
     if by_spark:
         messages, sizes, failures = *reader.traffic(), reader.failures()
     else:
         messages, sizes, failures = reader.sampled(new), {}, {}
     found = {"messages": messages, "bytes": sizes, "failures": failures, "lag": reader.lag()}
-    names = {one.topic: one.topic_name for one in site.partitions}
-    places = _places(names, {pk: pair[0] for pk, pair in found[by].items()})
-    old = {pk: pair[1] for pk, pair in found[by].items() if pk not in new}
+    names = {one.topic: one.topic_name for one in there}
+    places = _places(names, {pk: pair[0] for pk, pair in found[by].items() if pk in names})
+    old = {pk: pair[1] for pk, pair in found[by].items() if pk in names and pk not in new}
     places_before = _places(names, old)
     topics = [
         RankedTopic(
@@ -124,8 +128,16 @@ def ranked(
         )
         for pk, name in names.items()
     ]
-    topics.sort(key=lambda one: (one.place is None, one.place, one.name))
+    topics.sort(key=lambda one: (one.place is None, one.place, -(one.messages.now or 0), one.name))
     return Ranking(since, until, reader.before, by, by_spark, topics)
+
+
+def _has_no_minutes(site: Site, since: datetime, until: datetime) -> bool:
+    """Tell whether minutes are too many for a time, or are deleted already of the time before."""
+    days = system("figureMinuteRetentionDays", site.using)
+    kept_since = site.now - timedelta(days=days) if days else None
+    length = until - since
+    return length >= WHOLE_HOURS or (kept_since is not None and since - length < kept_since)
 
 
 def _places(names: Mapping[int, str], values: Mapping[int, int | None]) -> dict[int, int]:
@@ -158,19 +170,28 @@ class _Reader:
         finest = 1 if length <= ALL_SAMPLES else HOURLY if length < WHOLE_HOURS else GRAINS[0]
         return [grain for grain in GRAINS if grain >= finest]
 
+    @cached_property
+    def known(self) -> tuple[bool, bool]:
+        """Tell of both times whether Spark has counted: nothing is known before it began."""
+        first = counted_since(self.site.using)
+        return first is not None and first < self.until, first is not None and first <= self.before
+
+    def counted(self, counts: Callable[[int, int], int]) -> Pairs:
+        """Return of each topic what ``counts`` says of it and of each time that is known."""
+        now, before = self.known
+        return {
+            pk: (counts(pk, 0) if now else None, counts(pk, 1) if before else None)
+            for pk in self.site.topics.values()
+        }
+
     def traffic(self) -> tuple[Pairs, Pairs]:
         """Return messages and bytes as Spark has counted them."""
-        now, before = ranking(self.site.using, self.spans, self.site.topics)
-        first = counted_since(self.site.using)
-        # Before the first figure nothing is known.
-        known = first is not None and first <= self.before
-        pks = set(self.site.topics.values())
-
-        def pairs(name: str) -> Pairs:
-            then = {pk: getattr(before.get(pk), name, 0) if known else None for pk in pks}
-            return {pk: (getattr(now.get(pk), name, 0), then[pk]) for pk in pks}
-
-        return pairs("messages"), pairs("bytes")
+        found = ranking(self.site.using, self.spans, self.site.topics)
+        none = Ranked(0, 0)
+        return (
+            self.counted(lambda pk, span: found[span].get(pk, none).messages),
+            self.counted(lambda pk, span: found[span].get(pk, none).bytes),
+        )
 
     def failures(self) -> Pairs:
         """Return the failed attempts as Spark has counted them."""
@@ -181,7 +202,7 @@ class _Reader:
         for group, span, failed in levels(minutes, sums, self.spans, "group", Sum("failed")):
             if group in topics:
                 counts[topics[group], span] += int(failed)
-        return {pk: (counts[pk, 0], counts[pk, 1]) for pk in self.site.topics.values()}
+        return self.counted(lambda pk, span: counts[pk, span])
 
     def lag(self) -> Pairs:
         """Return how many messages the group that was furthest behind had to do, at most.

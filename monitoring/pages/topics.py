@@ -52,6 +52,7 @@ class TopicsPage(FiguresPage):
             "topics_in_all": len(ranking.topics),
             "ranking": replace(ranking, topics=shown),
             "is_between": between is not None,
+            "is_late": ranking.by_spark and spark.is_late and between is None,
             "error": error,
         }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import connection as plain_connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from monitoring.live.levels import Span
@@ -212,6 +213,37 @@ def test_before_spark_has_counted_nothing_is_known(browser, until: datetime) -> 
     counted(group, until - 2 * MINUTE, 30)
     (one,) = ranks(browser)
     assert (one["messages"]["before"], one["moved"], one["is_new"]) == (None, None, False)
+
+
+def test_a_time_before_spark_has_counted_is_unknown_and_not_zero(browser, until: datetime) -> None:  # noqa: F811
+    group = topic("orders", 30, 30, until)
+    Topic.objects.update(created_at=until - 90 * DAY)
+    day = until - 60 * DAY
+    (one,) = ranks(browser, f"&since={day:%Y-%m-%d}T10:30&until={day:%Y-%m-%d}T11:10")
+    for name in ("messages", "bytes", "failures"):
+        assert one[name] == {"now": None, "before": None, "change": None}
+    # A topic that was made later was not there.
+    Topic.objects.filter(pk=group.topic_id).update(created_at=until - 50 * DAY)
+    asked = f"since={day:%Y-%m-%d}T10:30&until={day:%Y-%m-%d}T11:10"
+    assert not ranks(browser, f"&{asked}")
+    assert "There was no topic in this time." in browser.get(f"{page('topics')}?{asked}").text
+
+
+def test_where_minutes_are_deleted_a_time_has_whole_hours(browser, until: datetime) -> None:  # noqa: F811
+    group = topic("orders", 0, 0, until)
+    TrafficLevel.objects.update(start=F("start") - 30 * DAY)
+    day = floor(until, Grain.DAY) - 40 * DAY
+    for hour in (9, 10):
+        counted(group, day + hour * HOUR + 40 * MINUTE, hour, hour)
+    Traffic.objects.all().delete()
+    asked = f"&since={day:%Y-%m-%d}T10:30&until={day:%Y-%m-%d}T10:50"
+    found = figures(browser, "topics", query=asked)["ranking"]
+    assert (found["since"][11:16], found["until"][11:16]) == ("10:00", "11:00")
+    assert found["topics"][0]["messages"] == {
+        "now": 10,
+        "before": 9,
+        "change": pytest.approx(1 / 9),
+    }
 
 
 def sampled(group: Any, *ends: tuple[timedelta, int]) -> None:
