@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
-from django.db.models import Max, Min, Q, Sum
+from django.db.models import Max, Min, Q, QuerySet, Sum
 
 from monitoring.figures.site import Site
 from monitoring.live.levels import HOUR, Span, figures_of, levels, whole
@@ -21,6 +22,7 @@ from monitoring.models import (
     PartitionSample,
 )
 from monitoring.sample.grain import GRAINS, HOURLY, floor
+from monitoring.sample.thinning import KEPT
 from streams.runtime_settings import system
 
 ORDERS = ("messages", "bytes", "failures", "lag")
@@ -113,7 +115,7 @@ def ranked(
     found = {"messages": messages, "bytes": sizes, "failures": failures, "lag": reader.lag()}
     names = {one.topic: one.topic_name for one in there}
     places = _places(names, {pk: pair[0] for pk, pair in found[by].items() if pk in names})
-    old = {pk: pair[1] for pk, pair in found[by].items() if pk in names and pk not in new}
+    old = {pk: pair[1] for pk, pair in found[by].items() if pk in names}
     places_before = _places(names, old)
     topics = [
         RankedTopic(
@@ -213,8 +215,8 @@ class _Reader:
         samples, sums = GroupSample.objects.using(using), BacklogLevel.objects.using(using)
         for number, span in enumerate(self.spans):
             taken = Q(minute__gte=span.since, minute__lt=span.until)
-            rows = [samples.filter(taken, grain__in=self.grains)]
-            if len(self.grains) < len(GRAINS):
+            rows: list[QuerySet[Any]] = [samples.filter(taken, grain__in=self.grains)]
+            if len(self.grains) < len(GRAINS) or self.before < self.site.now - KEPT[1, 5]:
                 is_open = self.is_current and number == 0
                 end = None if is_open or span.until is None else floor(span.until, HOURLY)
                 rows.append(sums.filter(whole(Span(floor(span.since, HOURLY), end))))
@@ -242,9 +244,9 @@ class _Reader:
             grain__in=self.grains, minute__gte=self.before
         )
         instants = self.before, self.since, self.until
-        columns = {}
-        for number, at in enumerate(instants):
-            later = Q(minute__gte=at)
+        columns: dict[str, Any] = {}
+        for number, instant in enumerate(instants):
+            later = Q(minute__gte=instant)
             columns |= {f"at_{number}": Min("minute", filter=later)}
             columns |= {f"offset_{number}": Min("next_offset", filter=later)}
         found = {pk: figures for pk, *figures in rows.values_list("partition").annotate(**columns)}

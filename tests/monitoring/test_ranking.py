@@ -305,13 +305,19 @@ def test_the_lag_is_the_highest_of_the_samples_the_hours_and_now(browser) -> Non
     assert behind("") == (30, 20)
     # Of a day, samples of minutes are not read: Spark has added them up.
     levels = {"samples": 9, "waiting": 0, "dead": 0, "group": group}
-    for back, count in ((3, 60), (30, 90)):
+    for hours, count in ((3, 60), (30, 90)):
         for grain in Grain:
-            start = floor(hour - back * HOUR, grain)
+            start = floor(hour - hours * HOUR, grain)
             BacklogLevel.objects.create(start=start, grain=grain, behind=count, **levels)
     assert behind("&range=24h") == (60, 90)
     Cursor.objects.update(next_offset=0)
     assert behind("&range=24h") == (100, 90)
+    # Where samples of minutes are deleted, the hour still has the highest of them.
+    day = floor(now, Grain.DAY) - 10 * DAY
+    start = day + 10 * HOUR
+    BacklogLevel.objects.create(start=start, grain=Grain.HOUR, behind=70, **levels)
+    Topic.objects.update(created_at=now - 20 * DAY)
+    assert behind(f"&since={day:%Y-%m-%d}T10:00&until={day:%Y-%m-%d}T11:00") == (70, None)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def _fill(seeded: Seed) -> None:
         for at in minutes
         for one in seeded.groups
     )
-    done = ("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed")
-    one: dict[str, Any] = dict.fromkeys((*done, "busy_seconds", "longest_seconds"), 1)
+    names = ("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed")
+    one: dict[str, Any] = dict.fromkeys((*names, "busy_seconds", "longest_seconds"), 1)
     threads = [f"t-{n}" for n in range(4)]
     Consumption.objects.bulk_create(
         Consumption(group=group, minute=at, client_id="c", thread="t", **one)
