@@ -81,7 +81,7 @@ class HandledByClient:
 
 
 @dataclass(frozen=True)
-class Handling:
+class HandledByGroup:
     """Who has handled what in a time, the first of the order first."""
 
     since: datetime
@@ -101,7 +101,7 @@ class Handling:
 
 def handling(
     using: str, group: int, now: datetime, length: timedelta, order: str, client: str = ""
-) -> Handling:
+) -> HandledByGroup:
     """Return who has handled what since ``length`` ago, or one client of them.
 
     Six statements; times of more than an hour begin with an hour.
@@ -130,7 +130,7 @@ def handling(
     live = set(clients.values_list("client_id", flat=True))
     drawn = by_client.order_by("-messages", "client_id").values_list("client_id", flat=True)
     grain, times, lines = _lines(using, group, now, length, list(drawn[:LINES]), client)
-    return Handling(
+    return HandledByGroup(
         since=since,
         whole=Handled.of(sums),
         clients=[

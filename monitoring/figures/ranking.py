@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Max, Min, Q, QuerySet, Sum
 
 from monitoring.figures.site import Site
-from monitoring.live.levels import HOUR, Span, figures_of, levels, whole
+from monitoring.live.levels import HOUR, TimeSpan, figures_of, levels, whole
 from monitoring.live.pipeline import Pipeline, Ranked, counted_since, ranking
 from monitoring.models import (
     BacklogLevel,
@@ -162,8 +162,8 @@ class _Reader:
         return self.since - (self.until - self.since)
 
     @property
-    def spans(self) -> tuple[Span, Span]:
-        return Span(self.since, self.until), Span(self.before, self.since)
+    def spans(self) -> tuple[TimeSpan, TimeSpan]:
+        return TimeSpan(self.since, self.until), TimeSpan(self.before, self.since)
 
     @property
     def grains(self) -> list[int]:
@@ -219,7 +219,7 @@ class _Reader:
             if len(self.grains) < len(GRAINS) or self.before < self.site.now - KEPT[1, 5]:
                 is_open = self.is_current and number == 0
                 end = None if is_open or span.until is None else floor(span.until, HOURLY)
-                rows.append(sums.filter(whole(Span(floor(span.since, HOURLY), end))))
+                rows.append(sums.filter(whole(TimeSpan(floor(span.since, HOURLY), end))))
             parts += [figures_of(one, number, "group", Max("behind")) for one in rows]
         topics = self.topics_of_groups
         found = [(topics.get(pk), n, most) for pk, n, most in parts[0].union(*parts[1:], all=True)]

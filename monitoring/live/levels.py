@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """A time from a minute to before another one; without an end, up to the newest figure."""
 
     since: datetime
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 def levels(
     minutes: QuerySet[Any],
     sums: QuerySet[Any],
-    spans: Sequence[Span],
+    spans: Sequence[TimeSpan],
     key: str,
     *figures: Aggregate,
 ) -> list[tuple[Any, ...]]:
@@ -50,7 +50,7 @@ def figures_of(rows: QuerySet[Any], number: int, key: str, *figures: Aggregate) 
     return found.annotate(span=Value(number), **named)  # type: ignore[no-any-return]
 
 
-def whole(span: Span) -> Q:
+def whole(span: TimeSpan) -> Q:
     """Return the condition for the days in a time, and for the hours beside them."""
     hour, day = (span.since + (EPOCH - span.since) % grain for grain in (HOUR, DAY))
     of_hours, of_days = Q(grain=Grain.HOUR), Q(grain=Grain.DAY)
@@ -66,7 +66,7 @@ def whole(span: Span) -> Q:
     )
 
 
-def rest(span: Span) -> Q:
+def rest(span: TimeSpan) -> Q:
     """Return the condition for the minutes of a time that are in no whole hour of it."""
     hour = span.since + (EPOCH - span.since) % HOUR
     if span.until is None:

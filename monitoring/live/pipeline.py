@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max, Sum
 
-from monitoring.live.levels import Span, levels
+from monitoring.live.levels import TimeSpan, levels
 from monitoring.models import Grain, Latency, Leg, Run, RunState, Traffic, TrafficLevel
 
 # The roll-ups of the last so many minutes; those that beat starts are some minutes behind.
@@ -68,7 +68,7 @@ class Ranked:
 
 
 def ranking(
-    using: str, spans: Sequence[Span], topics: Mapping[int, int]
+    using: str, spans: Sequence[TimeSpan], topics: Mapping[int, int]
 ) -> list[dict[int, Ranked]]:
     """Return what Spark has counted of each topic in each of these times, by one statement.
 

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import Chart, Line
-from monitoring.figures.consumption import Handling, handling, place_of
+from monitoring.figures.consumption import HandledByGroup, handling, place_of
 from monitoring.live.levels import DAY
 from monitoring.live.pipeline import pipeline
 from monitoring.models import Grain
@@ -75,7 +75,7 @@ class ConsumptionPage(FiguresPage):
         return {**super().choices(request), "by": order_choices(request.GET, ORDERS)}
 
 
-def chart(found: Handling) -> Chart:
+def chart(found: HandledByGroup) -> Chart:
     """Return the chart of the messages, one client on the other."""
     lines = [
         Line(" ".join(place_of(name)) if name else str(_("other clients")), values)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.live import histogram as read
-from monitoring.live.levels import Span
+from monitoring.live.levels import TimeSpan
 from monitoring.live.pipeline import Ranked, ranking
 from monitoring.models import (
     ConsumptionLevel,
@@ -184,8 +184,8 @@ def test_the_ranking_of_a_month_is_that_of_the_minutes_and_reads_few_rows(
     written(connection, tables.TRAFFIC, *rows)
     expected = sum(row["messages"] for row in rows if row["minute"] >= since)
     with django_assert_num_queries(1):
-        found = ranking("default", [Span(since)], topics)
+        found = ranking("default", [TimeSpan(since)], topics)
     assert found == [{Topic.objects.get().pk: Ranked(expected, 2 * expected)}]
     # Of whole hours and days, the minutes are not read.
     Traffic.objects.filter(minute__gte=at(6)).delete()
-    assert ranking("default", [Span(since)], topics) == found
+    assert ranking("default", [TimeSpan(since)], topics) == found

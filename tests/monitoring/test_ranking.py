@@ -11,7 +11,7 @@ from django.db import connection as plain_connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from monitoring.live.levels import Span
+from monitoring.live.levels import TimeSpan
 from monitoring.live.pipeline import ranking
 from monitoring.models import (
     BacklogLevel,
@@ -186,7 +186,7 @@ def test_any_time_has_the_sums_of_its_minutes(connection: Any) -> None:  # noqa:
     edges += [at(24), at(48), at(25), at(49), at(49.5), at(1)]
     for _time in range(60):
         first, middle, last = sorted(chosen.sample(edges, 3))
-        spans = [Span(middle, last), Span(first, middle)]
+        spans = [TimeSpan(middle, last), TimeSpan(first, middle)]
         expected = [
             sum(row["messages"] for row in rows if span.since <= row["minute"] < span.until)
             for span in spans
