@@ -118,7 +118,9 @@ def handling(
     figures = {**FIGURES, "last": Max(when)}
     in_all = {"clients": Count("client_id", distinct=True)}
     sums = rows.aggregate(**figures, **in_all)
-    by_client = rows.values("client_id").annotate(**figures, threads=Count("thread", distinct=True))
+    by_client: Any = rows.values("client_id").annotate(
+        **figures, threads=Count("thread", distinct=True)
+    )
     descending = f"-{ORDERS[order]}"
     first = list(by_client.order_by(descending, "client_id")[:LISTED_AT_MOST])
     names = [row["client_id"] for row in first]

@@ -231,17 +231,18 @@ def ems_trend(clearing: Any) -> str:
 
 @register.simple_tag
 def ems_place(ranked: Any) -> str:
-    """Return the place of a topic, and by how many places it has gone up or down."""
-    if ranked.place is None:
-        return _figure(text.UNKNOWN)
-    moved = ranked.moved or 0
+    """Return the place of a topic, and by how many places it has gone up or down, or "new"."""
+    place, moved = _figure(text.number(ranked.place)), ranked.moved or 0
+    if ranked.is_new:
+        new = format_html('<span class="ems-state ems-state-good">{}</span>', _("new"))
+        return format_html('{}<div class="ems-below">{}</div>', place, new)
     if not moved:
-        return _figure(text.number(ranked.place))
+        return place
     said = _("up by %s") if moved > 0 else _("down by %s")
     return format_html(
         '{}<div class="ems-below" title="{}"><span aria-hidden="true">{}\N{NO-BREAK SPACE}{}</span>'
         '<span class="visually-hidden">{}</span></div>',
-        _figure(text.number(ranked.place)),
+        place,
         said % abs(moved),
         *("▲" if moved > 0 else "▼", abs(moved), said % abs(moved)),
     )
