@@ -16,7 +16,7 @@ class ConsumptionAdmin(RollUpAdmin):
         "group",
         *("client_id", "thread", "deliveries", "consumed", "failed", "retried", "dead", "lost"),
         *("missing", "passed"),
-        "busy_seconds",
+        *("busy_seconds", "longest_seconds"),
     )
     list_filter = (GroupFilter,)
     ordering = ("-minute", "-group_id", "-id")
@@ -26,5 +26,5 @@ class ConsumptionAdmin(RollUpAdmin):
         ("client_id", "thread"),
         ("deliveries", "consumed", "failed", "retried", "dead"),
         ("lost", "missing", "passed"),
-        "busy_seconds",
+        ("busy_seconds", "longest_seconds"),
     )

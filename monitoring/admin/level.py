@@ -46,13 +46,17 @@ class TrafficLevelAdmin(LevelAdmin):
 
 @admin.register(ConsumptionLevel)
 class ConsumptionLevelAdmin(LevelAdmin):
-    list_display = (*WHEN, GROUP, "consumed", "failed", "retried", "dead", "lost")
-    ordering = ("-grain", "-start", "-group_id")
+    list_display = (
+        *(*WHEN, GROUP, "client_id", "thread"),
+        *("consumed", "failed", "retried", "dead", "lost", "longest_seconds"),
+    )
+    ordering = ("-grain", "-start", "-group_id", "-client_id", "-thread")
     fields = (
         WHEN,
-        GROUP,
+        (GROUP, "client_id", "thread"),
         ("deliveries", "consumed", "failed", "retried", "dead"),
-        ("lost", "missing", "passed", "busy_seconds"),
+        ("lost", "missing", "passed"),
+        ("busy_seconds", "longest_seconds"),
     )
 
 

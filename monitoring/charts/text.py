@@ -41,6 +41,14 @@ def size(value: float | None) -> str:
     return f"{number(value)}{NBSP}{units[0]}"
 
 
+def change(value: float | None) -> str:
+    """Return by how many per cent something has become more or less, with its sign."""
+    if value is None:
+        return UNKNOWN
+    sign = "+" if value > 0 else "\N{MINUS SIGN}" if value < 0 else ""
+    return f"{sign}{share(abs(value))}"
+
+
 def share(value: float | None) -> str:
     """Return a part of one, in per cent."""
     return UNKNOWN if value is None else f"{number(100 * value)}{NBSP}%"

@@ -20,6 +20,7 @@ class PartitionNow:
     pk: int
     topic: int
     topic_name: str
+    topic_created_at: datetime
     number: int
     first_offset: int
     next_offset: int
@@ -42,20 +43,19 @@ def partition_states(
     ``inbox``, which then looks empty.
     """
     found = Partition.objects.using(using) if rows is None else rows
-    columns = ("pk", "topic", "topic__name", "number", "first_offset", "next_offset")
+    columns = ("pk", "topic", "topic__name", "topic__created_at", "number")
+    offsets = ("first_offset", "next_offset", "last_sequenced_at")
     states = list(
-        found.filter(own("topic__name"))
-        .order_by("topic", "number")
-        .values_list(*columns, "last_sequenced_at")
+        found.filter(own("topic__name")).order_by("topic", "number").values_list(*columns, *offsets)
     )
     since = due_since((row[0] for row in states if inbox), using)
     counts = due_counts(since, COUNT_AT_MOST, using)
     ages = {pk: max(now - at, timedelta(0)) for pk, at in since.items()}
     return [
         PartitionNow(
-            *(pk, topic, name, number, first, end, sequenced_at),
+            *(pk, topic, name, created_at, number, first, end, sequenced_at),
             inbox=counts.get(pk, 0),
             inbox_age=ages.get(pk),
         )
-        for pk, topic, name, number, first, end, sequenced_at in states
+        for pk, topic, name, created_at, number, first, end, sequenced_at in states
     ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import Max, Sum
 
-from monitoring.live.levels import levels
-from monitoring.models import Latency, Leg, Run, RunState, Traffic, TrafficLevel
+from monitoring.live.levels import TimeSpan, levels
+from monitoring.models import Grain, Latency, Leg, Run, RunState, Traffic, TrafficLevel
 
 # The roll-ups of the last so many minutes; those that beat starts are some minutes behind.
 RECENT = timedelta(minutes=15)
@@ -19,7 +18,7 @@ LATE = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Until when the traffic is rolled up; ``until`` is None if it never was."""
+    """Until when a job has rolled up; ``until`` is None if it never has."""
 
     until: datetime | None
     finished_at: datetime | None
@@ -36,9 +35,9 @@ class Percentiles:
     p99: timedelta
 
 
-def pipeline(using: str, now: datetime) -> Pipeline:
-    """Return how fresh the roll-ups are, by one statement."""
-    runs = Run.objects.using(using).filter(job="traffic")
+def pipeline(using: str, now: datetime, job: str = "traffic") -> Pipeline:
+    """Return how fresh the roll-ups of a job are, by one statement."""
+    runs = Run.objects.using(using).filter(job=job)
     newest = runs.order_by("-pk")[:20].values_list("state", "until", "finished_at", "error")
     rows: Sequence[tuple[str, datetime | None, datetime | None, str]] = list(newest)
     done = next((row for row in rows if row[0] == RunState.DONE), None)
@@ -68,21 +67,25 @@ class Ranked:
     bytes: int
 
 
-def ranking(using: str, since: datetime, topics: Mapping[int, int]) -> dict[int, Ranked]:
-    """Return what Spark has counted of each topic since then.
+def ranking(
+    using: str, spans: Sequence[TimeSpan], topics: Mapping[int, int]
+) -> list[dict[int, Ranked]]:
+    """Return what Spark has counted of each topic in each of these times, by one statement.
 
     ``topics``: the topic of each partition. Not by a join: a server may begin with the partitions,
     and read all minutes of each.
     """
-
-    def columns(rows: QuerySet[Any]) -> QuerySet[Any]:
-        of_partitions: Any = rows.values_list("partition")
-        return of_partitions.annotate(Sum("messages"), Sum("bytes"))  # type: ignore[no-any-return]
-
     minutes, sums = Traffic.objects.using(using), TrafficLevel.objects.using(using)
-    found: dict[int, Ranked] = {}
-    for partition, messages, size in levels(minutes, sums, since, columns):
+    figures = Sum("messages"), Sum("bytes")
+    found: list[dict[int, Ranked]] = [{} for _span in spans]
+    for partition, number, messages, size in levels(minutes, sums, spans, "partition", *figures):
         if (topic := topics.get(partition)) is not None:
-            before = found.get(topic, Ranked(0, 0))
-            found[topic] = Ranked(before.messages + int(messages), before.bytes + int(size))
+            before = found[number].get(topic, Ranked(0, 0))
+            found[number][topic] = Ranked(before.messages + int(messages), before.bytes + int(size))
     return found
+
+
+def counted_since(using: str) -> datetime | None:
+    """Return since when Spark has counted traffic, to the hour; None if it never has."""
+    hours = TrafficLevel.objects.using(using).filter(grain=Grain.HOUR)
+    return hours.order_by("start").values_list("start", flat=True).first()

@@ -230,6 +230,7 @@ class Migration(migrations.Migration):
                 ('missing', models.BigIntegerField(verbose_name='missing')),
                 ('passed', models.BigIntegerField(verbose_name='passed over')),
                 ('busy_seconds', models.FloatField(help_text='From the claim of each delivery to its end.', verbose_name='busy')),
+                ('longest_seconds', models.FloatField(help_text='Of these deliveries.', verbose_name='longest')),
             ],
             options={
                 'verbose_name': 'consumption',
@@ -247,6 +248,8 @@ class Migration(migrations.Migration):
                 ('grain', models.PositiveSmallIntegerField(choices=[(60, 'hour'), (1440, 'day')], verbose_name='grain')),
                 ('start', streams.models.fields.UtcDateTimeField(verbose_name='from')),
                 ('group', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ems.consumergroup', verbose_name='group')),
+                ('client_id', streams.models.fields.NameField(max_length=190, verbose_name='client id')),
+                ('thread', streams.models.fields.NameField(max_length=64, verbose_name='thread')),
                 ('deliveries', models.BigIntegerField(verbose_name='deliveries')),
                 ('consumed', models.BigIntegerField(verbose_name='consumed')),
                 ('failed', models.BigIntegerField(verbose_name='failed')),
@@ -256,6 +259,7 @@ class Migration(migrations.Migration):
                 ('missing', models.BigIntegerField(verbose_name='missing')),
                 ('passed', models.BigIntegerField(verbose_name='passed over')),
                 ('busy_seconds', models.FloatField(verbose_name='busy')),
+                ('longest_seconds', models.FloatField(verbose_name='longest')),
             ],
             options={
                 'verbose_name': 'consumption of hours and days',
@@ -263,7 +267,7 @@ class Migration(migrations.Migration):
                 'db_table': 'ems_monitoring_consumption_level',
                 'abstract': False,
                 'default_permissions': ('view',),
-                'constraints': [models.UniqueConstraint(fields=('grain', 'start', 'group'), name='ems_consumption_level_place')],
+                'constraints': [models.UniqueConstraint(fields=('grain', 'start', 'group', 'client_id', 'thread'), name='ems_consumption_level_place')],
             },
         ),
         migrations.CreateModel(

@@ -35,6 +35,7 @@ class Consumption(models.Model):
     busy_seconds = SecondsField(
         _("busy"), help_text=_("From the claim of each delivery to its end.")
     )
+    longest_seconds = SecondsField(_("longest"), help_text=_("Of these deliveries."))
 
     class Meta:
         db_table = "ems_monitoring_consumption"

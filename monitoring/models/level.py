@@ -60,9 +60,11 @@ class TrafficLevel(Level):
 
 
 class ConsumptionLevel(Level):
-    """What a group has done in an hour or a day."""
+    """What one thread of one client has finished for a group in an hour or a day."""
 
     group = _of_group()
+    client_id = NameField(_("client id"), max_length=190)
+    thread = NameField(_("thread"), max_length=64)
     deliveries = models.BigIntegerField(_("deliveries"))
     consumed = models.BigIntegerField(_("consumed"))
     failed = models.BigIntegerField(_("failed"))
@@ -72,12 +74,13 @@ class ConsumptionLevel(Level):
     missing = models.BigIntegerField(_("missing"))
     passed = models.BigIntegerField(_("passed over"))
     busy_seconds = SecondsField(_("busy"))
+    longest_seconds = SecondsField(_("longest"))
 
     class Meta(Level.Meta):
         db_table = "ems_monitoring_consumption_level"
         verbose_name = _("consumption of hours and days")
         verbose_name_plural = verbose_name
-        constraints = _place("ems_consumption_level_place", "group")
+        constraints = _place("ems_consumption_level_place", "group", "client_id", "thread")
 
 
 class LatencyLevel(Level):

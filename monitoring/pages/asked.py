@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.http import QueryDict
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-HOURS = {"1h": 1, "6h": 6, "24h": 24, "7d": 7 * 24, "30d": 30 * 24, "90d": 90 * 24}
+HOURS = {
+    "15m": 0.25,
+    "1h": 1,
+    "6h": 6,
+    "24h": 24,
+    "7d": 7 * 24,
+    "30d": 30 * 24,
+    "90d": 90 * 24,
+}
 ZONES = {"utc": _("UTC"), "browser": _("Browser's time")}
 # Nothing shorter: each look costs the server some statements.
 REFRESHES = {"5": _("5 s"), "15": _("15 s"), "60": _("60 s"), "off": _("off")}
@@ -64,3 +75,42 @@ class Asked:
             whole = (f"{query}&{kept}" if query else f"?{kept}") if kept else query or "?"
             links.append(Choice(text, whole, value == mine))
         return links
+
+
+def times_of(query: QueryDict) -> tuple[dict[str, datetime | None], str]:
+    """Return ``since`` and ``until`` of the URL, and what is wrong with one of them.
+
+    They are in UTC where no zone is said.
+    """
+    times: dict[str, datetime | None] = {}
+    for name in ("since", "until"):
+        text = query.get(name, "").strip()
+        try:
+            at = parse_datetime(text)
+        except ValueError:
+            at = None
+        if text and at is None:
+            return {"since": None, "until": None}, gettext("%r is not a time.") % text
+        times[name] = at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
+    return times, ""
+
+
+def order_of(query: QueryDict, orders: Mapping[str, Any]) -> str:
+    """Return by what a list is ordered: the first of ``orders`` if the URL says none of them."""
+    order = query.get("by", "")
+    return order if order in orders else next(iter(orders))
+
+
+def order_choices(query: QueryDict, orders: Mapping[str, Any]) -> list[Choice]:
+    """Return the orders of a list as links, which keep what else the URL asks."""
+    chosen, first = order_of(query, orders), next(iter(orders))
+    kept = query.copy()
+    kept.pop("by", None)
+    kept.pop("format", None)
+    links = []
+    for name, text in orders.items():
+        asked = kept.copy()
+        if name != first:
+            asked["by"] = name
+        links.append(Choice(text, f"?{asked.urlencode()}", name == chosen))
+    return links

@@ -20,6 +20,7 @@ from monitoring.live.clients import clients
 from monitoring.live.inbox import PartitionNow
 from monitoring.models import ErrorClass
 from monitoring.pages.base import FiguresPage
+from monitoring.pages.consumption import ConsumptionPage
 from monitoring.sample.periods import Periods, total
 from streams.admin.parts.columns import list_url
 from streams.consume.blocked import Blockade, blockades
@@ -126,7 +127,13 @@ class GroupPage(FiguresPage):
         unblock = [one for one in every or () if one[0] in UNBLOCKING]
         may_see = every is not None and request.user.has_perm("ems.view_deadmessage")
         letters = list_url(DeadMessage, group=self.group.pk, state="waiting") if may_see else ""
-        return {"verbs": verbs, "unblock": unblock, "letters_url": letters}
+        may_see_who = ConsumptionPage.is_for(request.user)
+        return {
+            "verbs": verbs,
+            "unblock": unblock,
+            "letters_url": letters,
+            "consumption_url": ConsumptionPage.url(self.group.pk) if may_see_who else "",
+        }
 
     def places(
         self, cursors: Sequence[CursorPlace], partitions: Sequence[PartitionNow]

@@ -13,6 +13,7 @@ from monitoring.figures.firing import firing
 from monitoring.figures.group import GroupFigures, group_figures
 from monitoring.figures.site import Site
 from monitoring.figures.topic import in_range, published_series, topic_figures
+from monitoring.live.levels import TimeSpan
 from monitoring.live.pipeline import percentiles, pipeline, ranking
 from monitoring.live.steps import step_states
 from monitoring.models import Alarm, Run
@@ -74,7 +75,7 @@ class OverviewPage(FiguresPage):
         worst = groups[:SHOWN]
         if spark.until is not None:
             times = percentiles(using, self.now, [one.pk for one in worst])
-            counted = ranking(using, periods.first, site.topics)
+            (counted,) = ranking(using, [TimeSpan(periods.first)], site.topics)
         inbox = [one for one in topics if one.inbox_age and one.inbox_age > NOT_SEQUENCED]
         return {
             "alarms": firing(alarms) if self.may_view(Alarm) else None,

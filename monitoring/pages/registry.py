@@ -8,6 +8,7 @@ from monitoring.pages.audit import AuditPage
 from monitoring.pages.backlog import BacklogPage
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.components import ComponentsPage
+from monitoring.pages.consumption import ConsumptionPage
 from monitoring.pages.group import GroupPage
 from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
@@ -24,6 +25,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     GroupsPage,
     GroupPage,
     BacklogPage,
+    ConsumptionPage,
     SearchPage,
     PipelinePage,
     AuditPage,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import Q
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from monitoring.pages.asked import times_of
 from monitoring.pages.base import FiguresPage
 from streams.admin.parts.columns import span, url
 from streams.admin.parts.search import Search
@@ -64,7 +64,7 @@ class SearchPage(FiguresPage):
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
         query = self.request.GET
         text = query.get("q", "").strip()
-        times, error = self._times()
+        times, error = times_of(self.request.GET)
         found: dict[str, Any] = self._exactly([], "")
         if not error and (text or any(times.values())):
             try:
@@ -112,20 +112,6 @@ class SearchPage(FiguresPage):
     def _rows(self, condition: Q) -> Any:
         rows = Message.objects.using(self.using).filter(condition).defer("body", "headers")
         return own_rows(rows, self.using).prefetch_related("partition__topic")
-
-    def _times(self) -> tuple[dict[str, datetime | None], str]:
-        """Return the times of the URL, in UTC where no zone is said, and what is wrong with one."""
-        times: dict[str, datetime | None] = {}
-        for name in ("since", "until"):
-            text = self.request.GET.get(name, "").strip()
-            try:
-                at = parse_datetime(text)
-            except ValueError:
-                at = None
-            if text and at is None:
-                return {"since": None, "until": None}, gettext("%r is not a time.") % text
-            times[name] = at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
-        return times, ""
 
     def render(self, request: Any, figures: Mapping[str, Any]) -> Any:
         asked = request.GET.copy()

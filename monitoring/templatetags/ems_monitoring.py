@@ -262,6 +262,34 @@ def ems_trend(clearing: Any) -> str:
     return _("does not fall")
 
 
+@register.simple_tag
+def ems_place(ranked: Any) -> str:
+    """Return the place of a topic, and by how many places it has gone up or down, or "new"."""
+    place, moved = _figure(text.number(ranked.place)), ranked.moved or 0
+    if ranked.is_new:
+        new = format_html('<span class="ems-state ems-state-good">{}</span>', _("new"))
+        return format_html('{}<div class="ems-below">{}</div>', place, new)
+    if not moved:
+        return place
+    said = _("up by %s") if moved > 0 else _("down by %s")
+    return format_html(
+        '{}<div class="ems-below" title="{}"><span aria-hidden="true">{}\N{NO-BREAK SPACE}{}</span>'
+        '<span class="visually-hidden">{}</span></div>',
+        place,
+        said % abs(moved),
+        *("▲" if moved > 0 else "▼", abs(moved), said % abs(moved)),
+    )
+
+
+@register.simple_tag
+def ems_change(compared: Any, is_new: bool = False) -> str:
+    """Return by how much a figure has changed since the time before: in per cent, or from 0."""
+    if is_new or compared.now is None or (not compared.now and not compared.before):
+        return ""
+    shown = _("before: 0") if compared.before == 0 else text.change(compared.change)
+    return format_html('<div class="ems-below">{}</div>', shown)
+
+
 @register.filter
 def ems_get(found: Any, key: Any) -> Any:
     """Return what a dict has for a key, None if nothing."""

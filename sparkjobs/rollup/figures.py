@@ -58,6 +58,7 @@ def consumption(deliveries: DataFrame) -> DataFrame:
     # An ordered group has no retries: its cursor goes back, and the next attempt is a claim, too.
     again = (f.col("kind") == "retry") | (f.col("attempt") > 1)
     was_retry = again & (f.col("state") != "RELEASED")
+    took = _seconds("claimed_at", "finished_at")
     return (
         _ended(deliveries)
         .groupBy("group_id", _minute("finished_at"), "client_id", "thread")
@@ -71,7 +72,8 @@ def consumption(deliveries: DataFrame) -> DataFrame:
             f.sum(_lost()).alias("lost"),
             f.sum("missing").alias("missing"),
             f.sum("passed").alias("passed"),
-            f.sum(_seconds("claimed_at", "finished_at")).alias("busy_seconds"),
+            f.sum(took).alias("busy_seconds"),
+            f.max(took).alias("longest_seconds"),
         )
     )
 

@@ -53,11 +53,12 @@ LEVELS = (
     Level(TRAFFIC, ("partition_id",), add=("messages", "bytes", "delayed")),
     Level(
         CONSUMPTION,
-        ("group_id",),
+        ("group_id", "client_id", "thread"),
         add=(
             *("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed"),
             "busy_seconds",
         ),
+        highest=("longest_seconds",),
     ),
     Level(
         LATENCY,

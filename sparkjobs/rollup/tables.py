@@ -62,7 +62,7 @@ CONSUMPTION = Table(
     ("group_id", "minute", "client_id", "thread"),
     (
         *("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed"),
-        "busy_seconds",
+        *("busy_seconds", "longest_seconds"),
     ),
     grows=True,
 )

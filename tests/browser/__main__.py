@@ -96,6 +96,8 @@ def illustrate(chromium: Any, address: str, session: str, folder: Path) -> None:
 
 def pages() -> dict[str, str]:
     """Return the paths of all pages; of an empty installation, of those without a row."""
+    from urllib.parse import quote
+
     from django.urls import reverse
 
     from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
@@ -112,6 +114,7 @@ def pages() -> dict[str, str]:
     retry = RetryMessage.objects.latest("pk")
     traced = Message.objects.get(partition=retry.partition_id, offset=retry.offset)
     letter = DeadMessage.objects.latest("pk")
+    client = quote(Consumer.objects.filter(group=groups["ledger"]).latest("pk").client_id)
     stuck = Consumer.objects.filter(group=groups["billing"]).order_by("client_id")[0]
     return {
         **found,
@@ -124,6 +127,14 @@ def pages() -> dict[str, str]:
         "day": page("group", groups["billing"].pk) + "?range=24h",
         "quarter": page("backlog") + "?range=90d",
         "week": page("group", groups["billing"].pk) + "?range=7d",
+        "consumption": page("consumption", groups["ledger"].pk),
+        "consumption-day": page("consumption", groups["ledger"].pk) + "?range=24h&by=failures",
+        "consumption-month": page("consumption", groups["ledger"].pk) + "?range=30d&by=longest",
+        "consumption-client": page("consumption", groups["ledger"].pk) + "?client=" + client,
+        "consumption-none": page("consumption", groups["billing"].pk),
+        "ranking-month": page("topics") + "?range=7d&by=bytes",
+        "ranking-failures": page("topics") + "?by=failures",
+        "ranking-between": page("topics") + "?since=2026-01-01T10:00&until=2026-01-01T11:00&by=lag",
         "search": page("search") + f"?q=payments/1@{retry.offset - 8}-{retry.offset}",
         "message": reverse("admin:ems_message_change", args=[traced.pk]),
         "letter": reverse("admin:ems_deadmessage_change", args=[letter.pk]),

@@ -13,7 +13,7 @@ from monitoring.charts import text
 from streams.models import ConsumerGroup, DeadMessage, Delivery, Message
 from streams.testing import drain
 from tests.browser.chromium import Tab
-from tests.browser.shop import number, open_shop, page, row
+from tests.browser.shop import figure, number, open_shop, page, row
 from tests.browser.test_operating import order
 
 pytestmark = [
@@ -57,6 +57,19 @@ def test_roll_ups_are_on_the_pages_as_sql_counts_them(tab: Tab, spawn: Any) -> N
     assert number(row(tab, "CardRefused")["Count"]) == failed > 0
     assert "by Spark" in tab.text("#ems-chart-errors figcaption")
     assert "ems-drawn" in tab.ask("() => document.getElementById('ems-chart-latency').className")
+    mine = f"FROM ems_topic_group_log WHERE group_id = {billing.pk}"
+    tab.go(page("consumption", billing.pk) + "?refresh=off")
+    consumed = counted(f"SELECT SUM(progress - first_offset - failed) {mine}")
+    assert number(figure(tab, "Messages")) == consumed > 0
+    assert number(figure(tab, "Failures")) == counted(f"SELECT SUM(failed) {mine}")
+    assert "ems-drawn" in tab.ask("() => document.getElementById('ems-chart-handled').className")
+    tab.click("#clients summary")
+    by_thread = counted(f"SELECT MIN(thread) {mine}")
+    assert number(row(tab, by_thread)["Messages"]) == consumed
+    tab.go(page("topics") + "?refresh=off")
+    orders = row(tab, "orders")
+    assert number(orders["Messages"]) == counted("SELECT COUNT(*) FROM ems_msg") == 120
+    assert (number(orders["Place"]), number(orders["Failures"])) == (1, failed)
     tab.go(page("pipeline") + "?refresh=off")
     for job in ("traffic", "consumption"):
         done = f"SELECT COUNT(*) FROM ems_monitoring_run WHERE job = '{job}' AND state = 'done'"

@@ -112,6 +112,7 @@ def fill(count: int) -> None:
             client_id="c",
             thread="t",
             busy_seconds=61,
+            longest_seconds=61,
             passed=0,
             **dict.fromkeys(numbers, 1),
         )
@@ -144,7 +145,13 @@ def fill(count: int) -> None:
         TrafficLevel.objects.create(**when, partition=partition, **sums)
         when["group"] = group
         ConsumptionLevel.objects.create(
-            **when, **dict.fromkeys(numbers, 1), passed=0, busy_seconds=61
+            **when,
+            client_id="c",
+            thread="t",
+            **dict.fromkeys(numbers, 1),
+            passed=0,
+            busy_seconds=61,
+            longest_seconds=61,
         )
         LatencyLevel.objects.create(**when, leg="total", messages=1, mean=1, worst=1)
         ErrorLevel.objects.create(**when, error_class="E", failed=1, dead=0)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.live import histogram as read
+from monitoring.live.levels import TimeSpan
 from monitoring.live.pipeline import Ranked, ranking
 from monitoring.models import (
     ConsumptionLevel,
@@ -112,12 +113,25 @@ def test_hours_and_days_are_the_sums_of_their_minutes(connection: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_hours_of_a_group_do_not_grow_with_its_threads(connection: Any) -> None:
-    rows = [consumed(minute=at(1), client_id=f"c{n}", thread=f"t{n % 3}") for n in range(30)]
-    written(connection, tables.CONSUMPTION, *rows)
-    assert list(ConsumptionLevel.objects.values_list("consumed", "busy_seconds")) == [
-        (150, 150.0),
-        (150, 150.0),
+def test_hours_and_days_say_what_each_thread_has_done_and_its_longest_call(
+    connection: Any,
+) -> None:
+    for hour, longest in ((1, 3.0), (1.5, 7.0), (2, 5.0)):
+        rows = [
+            consumed(minute=at(hour), client_id="c", thread=name, longest_seconds=longest + more)
+            for name, more in (("t", 0), ("T", 1))
+        ]
+        written(connection, tables.CONSUMPTION, *rows)
+    found = ConsumptionLevel.objects.order_by("-grain", "start", "-thread").values_list(
+        "grain", "client_id", "thread", "consumed", "busy_seconds", "longest_seconds"
+    )
+    assert list(found) == [
+        (Grain.DAY, "c", "t", 15, 15.0, 7.0),
+        (Grain.DAY, "c", "T", 15, 15.0, 8.0),
+        (Grain.HOUR, "c", "t", 10, 10.0, 7.0),
+        (Grain.HOUR, "c", "T", 10, 10.0, 8.0),
+        (Grain.HOUR, "c", "t", 5, 5.0, 5.0),
+        (Grain.HOUR, "c", "T", 5, 5.0, 6.0),
     ]
 
 
@@ -170,8 +184,8 @@ def test_the_ranking_of_a_month_is_that_of_the_minutes_and_reads_few_rows(
     written(connection, tables.TRAFFIC, *rows)
     expected = sum(row["messages"] for row in rows if row["minute"] >= since)
     with django_assert_num_queries(1):
-        found = ranking("default", since, topics)
-    assert found == {Topic.objects.get().pk: Ranked(expected, 2 * expected)}
+        found = ranking("default", [TimeSpan(since)], topics)
+    assert found == [{Topic.objects.get().pk: Ranked(expected, 2 * expected)}]
     # Of whole hours and days, the minutes are not read.
     Traffic.objects.filter(minute__gte=at(6)).delete()
-    assert ranking("default", since, topics) == found
+    assert ranking("default", [TimeSpan(since)], topics) == found

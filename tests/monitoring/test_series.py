@@ -59,7 +59,7 @@ def test_a_sum_is_unknown_only_where_nothing_is_known():
 def test_a_chart_has_at_most_a_few_hundred_periods(name):
     periods = Periods.until(NOON, HOURS[name] * HOUR)
     # Nothing coarser is sampled than a quarter of a day: 90 days have more.
-    assert 60 <= len(periods.starts) <= (361 if name == "90d" else 300)
+    assert (15 if name == "15m" else 60) <= len(periods.starts) <= (361 if name == "90d" else 300)
     assert periods.place(NOON) == len(periods.starts) - 1
     assert periods.place(periods.first) == 0
     assert periods.place(periods.first - MINUTE) is None

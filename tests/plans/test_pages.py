@@ -13,7 +13,10 @@ from django.test import Client
 from django.urls import reverse
 
 from monitoring.models import (
+    Consumption,
+    ConsumptionLevel,
     ErrorClass,
+    Grain,
     GroupSample,
     HotKey,
     Latency,
@@ -38,6 +41,7 @@ GROWING = {
     *LARGE,
     *(f"ems_monitoring_{name}" for name in ("sample", "sample_group", "traffic", "latency")),
     *("ems_monitoring_error", "ems_monitoring_hot_key"),
+    *("ems_monitoring_consumption", "ems_monitoring_consumption_level"),
 }
 # Sorted or grouped: a range whose length has a limit. What is open; the roll-ups of some minutes;
 # the hottest keys of a day; the samples of a range, of a coarse grain.
@@ -45,6 +49,7 @@ SHORT = {
     *("ems_log_open", "ems_log_place"),
     *("ems_traffic_minute", "ems_latency_minute", "ems_error_minute", "ems_error_place"),
     *("ems_hot_key_hour", "ems_hot_key_place"),
+    *("ems_consumption_place", "ems_consumption_level_place"),
     *("ems_sample_minute", "ems_sample_group_minute"),
 }
 # Read up to a limit: the dead letters of a day, which here are all that there are.
@@ -54,7 +59,10 @@ COUNTED = {"ems_dead_died"}
 @pytest.fixture(scope="module")
 def rolled_up(seeded: Seed, django_db_blocker: Any) -> Iterator[Seed]:
     """With samples and roll-ups of two hours, and what they were computed from long ago."""
-    models = (PartitionSample, GroupSample, Traffic, Latency, ErrorClass, HotKey, Run)
+    models = (
+        *(PartitionSample, GroupSample, Traffic, Latency, ErrorClass, HotKey, Run),
+        *(Consumption, ConsumptionLevel),
+    )
     with django_db_blocker.unblock():
         _fill(seeded)
         analyze()
@@ -106,10 +114,32 @@ def _fill(seeded: Seed) -> None:
         for at in minutes
         for one in seeded.groups
     )
+    names = ("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed")
+    one: dict[str, Any] = dict.fromkeys((*names, "busy_seconds", "longest_seconds"), 1)
+    threads = [f"t-{n}" for n in range(4)]
+    Consumption.objects.bulk_create(
+        Consumption(group=group, minute=at, client_id="c", thread="t", **one)
+        for at in minutes
+        for group in seeded.groups
+    )
+    ConsumptionLevel.objects.bulk_create(
+        ConsumptionLevel(
+            grain=grain,
+            start=floor(now, grain) - n * timedelta(minutes=grain),
+            group=group,
+            client_id="c",
+            thread=thread,
+            **one,
+        )
+        for grain in Grain
+        for n in range(40)
+        for group in seeded.groups
+        for thread in threads
+    )
     for times in range(DOUBLED):
         days = 2 * 2**times
         earlier = f"r.minute - INTERVAL {days} DAY"
-        for table in ("sample", "sample_group", "latency", "error"):
+        for table in ("sample", "sample_group", "latency", "error", "consumption"):
             copy(connection, f"ems_monitoring_{table}", "", minute=earlier)
         offset = f"r.first_offset + {MINUTES} * {2**times}"
         copy(connection, "ems_monitoring_traffic", "", minute=earlier, first_offset=offset)
@@ -162,7 +192,10 @@ def browser() -> Client:
     return client
 
 
-PAGES = ["changelist", "topics", "topic", "groups", "group", "alarms", "pipeline", "search"]
+PAGES = [
+    *("changelist", "topics", "topic", "groups", "group", "consumption"),
+    *("alarms", "pipeline", "search"),
+]
 # The two that read most; the others read the same, or less.
 FIRST = [("changelist", "1h"), ("group", "1h")]
 OTHERS = [
@@ -171,13 +204,17 @@ OTHERS = [
     for asked in ("1h", "24h")
     if (name, asked) not in FIRST
 ]
+OTHERS += [
+    pytest.param(name, "30d", marks=pytest.mark.exhaustive) for name in ("topics", "consumption")
+]
 
 
 @pytest.mark.parametrize(("name", "asked"), [*FIRST, *OTHERS])
 def test_a_page_reads_short_parts_of_large_tables(
     rolled_up: Seed, browser: Client, name: str, asked: str
 ) -> None:
-    arguments = {"topic": [rolled_up.group.topic_id], "group": [rolled_up.group.pk]}
+    group = rolled_up.group
+    arguments = {"topic": [group.topic_id], "group": [group.pk], "consumption": [group.pk]}
     url = reverse(f"admin:ems_monitoring_overview_{name}", args=arguments.get(name, []))
     query = f"?range={asked}&q=topic-1/0@17"
     with explained() as statements:

@@ -100,7 +100,7 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
     log = deliveries(
         {},
         {"state": "RETRY", "failed": 3, "dead": 1, "missing": 1, "passed": 2},
-        {"kind": "retry", "last_offset": 0},
+        {"kind": "retry", "last_offset": 0, "claimed_at": at(1798)},
         {"kind": "retry", "last_offset": 0, "state": "RETRY", "failed": 1},
         {"kind": "retry", "last_offset": 0, "state": "RELEASED", "progress": 0},
         {"state": "RELEASED", "progress": 4},
@@ -124,7 +124,8 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
         "lost": 8,
         "missing": 1,
         "passed": 2,
-        "busy_seconds": 7 * 1.5,
+        "busy_seconds": 6 * 1.5 + 3.5,
+        "longest_seconds": 3.5,
     }
     assert (second["thread"], second["consumed"], second["busy_seconds"]) == ("u", 10, 59.5)
     assert (later["minute"], later["consumed"]) == (at(1860), 10)

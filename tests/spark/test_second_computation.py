@@ -296,18 +296,21 @@ def lost(one: Delivery) -> int:
 
 
 def consumption() -> Rows:
-    found: dict[Any, list[float]] = defaultdict(lambda: [0.0] * 9)
+    found: dict[Any, list[float]] = defaultdict(lambda: [0.0] * 10)
     for one in ended():
         assert one.finished_at
+        took = (one.finished_at - one.claimed_at).total_seconds()
         done = one.progress - one.first_offset - one.failed - one.missing - one.passed
         again = one.kind == Kind.RETRY or one.attempt > 1
         figures = (
             *(1, max(0, done), one.failed, int(again and one.state != State.RELEASED)),
             *(one.dead, lost(one), one.missing, one.passed),
-            (one.finished_at - one.claimed_at).total_seconds(),
+            took,
         )
         place = one.group_id, day.minute_of(one.finished_at), one.client_id, one.thread
-        found[place] = [a + b for a, b in zip(found[place], figures, strict=True)]
+        *sums, longest = found[place]
+        sums = [a + b for a, b in zip(sums, figures, strict=True)]
+        found[place] = [*sums, max(longest, took)]
     return {place: tuple(figures) for place, figures in found.items()}
 
 
@@ -412,6 +415,16 @@ def added_up(
     return {key: tuple(sums) for key, sums in found.items()}
 
 
+def consumption_levels(minutes: Rows) -> Rows:
+    place = lambda key: (key[0], key[2], key[3])  # noqa: E731
+    sums = added_up(minutes, place, lambda row: row[:-1])
+    longest: dict[Any, float] = defaultdict(float)
+    for key, row in minutes.items():
+        for whole in ((60, hour_of(key[1])), (1440, day_of(key[1]))):
+            longest[*whole, *place(key)] = max(longest[*whole, *place(key)], row[-1])
+    return {key: (*row, longest[key]) for key, row in sums.items()}
+
+
 def latency_levels() -> Rows:
     found: dict[Any, list[float]] = defaultdict(list)
     for (group, minute, leg), took in durations().items():
@@ -452,7 +465,7 @@ def expected() -> dict[str, Rows]:
         "TrafficLevel": added_up(
             of_traffic, lambda key: (key[0],), lambda row: (row[2], row[3], row[5])
         ),
-        "ConsumptionLevel": added_up(of_consumption, lambda key: (key[0],), lambda row: row),
+        "ConsumptionLevel": consumption_levels(of_consumption),
         "ErrorLevel": added_up(of_errors, lambda key: (key[0], key[2]), lambda row: row),
         "LatencyLevel": latency_levels(),
         "BacklogLevel": backlogs(),
@@ -462,12 +475,13 @@ def expected() -> dict[str, Rows]:
 # -- what the tables have -------------------------------------------------------------------------
 
 SUMS = ("deliveries", "consumed", "failed", "retried", "dead", "lost", "missing", "passed")
+TIMES = ("busy_seconds", "longest_seconds")
 TABLES: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Traffic: (
         ("partition_id", "minute"),
         ("first_offset", "end_offset", "messages", "bytes", "keys", "delayed"),
     ),
-    Consumption: (("group_id", "minute", "client_id", "thread"), (*SUMS, "busy_seconds")),
+    Consumption: (("group_id", "minute", "client_id", "thread"), (*SUMS, *TIMES)),
     ErrorClass: (("group_id", "minute", "error_class"), ("failed", "dead")),
     Latency: (
         ("group_id", "minute", "leg"),
@@ -475,7 +489,10 @@ TABLES: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     HotKey: (("topic_id", "hour", "place"), ("key", "messages", "bytes", "share", "total")),
     TrafficLevel: (("grain", "start", "partition_id"), ("messages", "bytes", "delayed")),
-    ConsumptionLevel: (("grain", "start", "group_id"), (*SUMS, "busy_seconds")),
+    ConsumptionLevel: (
+        ("grain", "start", "group_id", "client_id", "thread"),
+        (*SUMS, *TIMES),
+    ),
     ErrorLevel: (("grain", "start", "group_id", "error_class"), ("failed", "dead")),
     LatencyLevel: (
         ("grain", "start", "group_id", "leg"),

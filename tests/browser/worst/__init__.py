@@ -1,13 +1,14 @@
 """Writes the worst case: two million behind, one group stuck, one blocked, 5,803 dead letters.
 
-By rows, as five million messages and an hour of samples would have left them; of the messages
-only those that the pages read.
+By rows, as five million messages of 300 topics and an hour of samples would have left them; of the
+messages only those that the pages read.
 """
 
 from __future__ import annotations
 
 from streams.database.clock import database_now
 from streams.models import Step, UtcNow
+from tests.browser.worst import many
 from tests.browser.worst.alarms import alarms
 from tests.browser.worst.figures import GROUPS, QUIET, TOPICS
 from tests.browser.worst.nights import nights
@@ -33,6 +34,9 @@ def make_worst() -> None:
     by_spark(now, logs, groups)
     nights(now, logs)
     past(now, groups)
+    many.topics(now)
+    many.busy_topics(now, logs)
+    many.handled(now, groups["ledger"])
     alarms(now)
     tick()
 

@@ -6,14 +6,51 @@ from tests.lab.mutants.mutant import Mutant
 
 ALARMS = "tests/monitoring/test_alarm_metrics.py"
 BACKLOG = "tests/monitoring/test_backlog_levels.py"
+CONSUMPTION = "tests/monitoring/test_consumption_page.py"
 DOCTOR = "tests/monitoring/test_doctor.py"
 FIGURES = "tests/spark/test_metrics.py"
 LAG = "tests/streams/test_lag_by_hand.py"
 LETTERS = "tests/monitoring/test_rollup_letters.py"
+RANKING = "tests/monitoring/test_ranking.py"
 MESSAGES = "tests/spark/test_messages.py"
 WINDOWS = "tests/monitoring/test_rollup_windows.py"
 
 ROLL_UPS = [
+    Mutant(
+        "the-longest-call-is-the-shortest",
+        "sparkjobs/rollup/figures.py",
+        'f.max(took).alias("longest_seconds")',
+        'f.min(took).alias("longest_seconds")',
+        f"{FIGURES}::test_consumption_counts_what_was_settled_by_client_and_thread",
+    ),
+    Mutant(
+        "hours-of-the-last-day-are-left-out",
+        "monitoring/live/levels.py",
+        "Q(start__gte=last_day, start__lt=last_hour)",
+        "Q(start__gte=last_hour, start__lt=last_hour)",
+        f"{RANKING}::test_any_time_has_the_sums_of_its_minutes",
+    ),
+    Mutant(
+        "an-hour-with-less-time-is-compared-with-a-whole-one",
+        "monitoring/figures/ranking.py",
+        "        until = min(until, spark.until)\n",
+        "",
+        f"{RANKING}::test_the_range_ends_where_spark_has_counted",
+    ),
+    Mutant(
+        "what-nobody-has-counted-is-zero",
+        "monitoring/figures/ranking.py",
+        "first is not None and first < self.until, first",
+        "True, first",
+        f"{RANKING}::test_a_time_before_spark_has_counted_is_unknown_and_not_zero",
+    ),
+    Mutant(
+        "midnight-is-counted-in-its-day-and-by-itself",
+        "monitoring/figures/consumption.py",
+        "_every(HOUR, since, midnight - HOUR)",
+        "_every(HOUR, since, midnight)",
+        f"{CONSUMPTION}::test_long_ranges_are_read_from_hours_and_days",
+    ),
     Mutant(
         "noted-errors-count-for-the-last-one-too",
         "sparkjobs/rollup/figures.py",
