@@ -10,6 +10,7 @@ from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
 from monitoring.pages.pipeline import PipelinePage
 from monitoring.pages.search import SearchPage
+from monitoring.pages.streams import StreamsPage
 from monitoring.pages.topic import TopicPage
 from monitoring.pages.topics import TopicsPage
 
@@ -20,6 +21,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    StreamsPage,
     SearchPage,
     PipelinePage,
     ComponentsPage,

@@ -100,7 +100,7 @@ def pages() -> dict[str, str]:
     from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
     from tests.browser.shop import page
 
-    names = ("topics", "groups", "search", "alarms", "pipeline", "components")
+    names = ("topics", "groups", "search", "alarms", "streams", "pipeline", "components")
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
     found["index"] = reverse("admin:index")
     found["dead"] = reverse("admin:ems_deadmessage_changelist")

@@ -52,8 +52,8 @@ BUDGET, NOT_EMPTY = 13, 2
 # size needs the other logs, and two statements to a server of MySQL. But for the overview, the
 # banner asks whether the steps run; a group also reads what blocks it, its alarms, and whether a
 # replay runs that can be cancelled, or a call that can be given up. Two read who has sent to a
-# topic.
-MORE = {"topic": 6, "topics": 1, "groups": 1, "group": 5}
+# topic, and one which streams of Spark read it.
+MORE = {"topic": 7, "topics": 1, "groups": 1, "group": 5}
 # Of the frame, and settings that each process reads once in 5 s.
 TABLES = ("django_session", "auth_user", "auth_permission", "ems_system_config")
 FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", *TABLES)

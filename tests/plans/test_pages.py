@@ -162,7 +162,17 @@ def browser() -> Client:
     return client
 
 
-PAGES = ["changelist", "topics", "topic", "groups", "group", "alarms", "pipeline", "search"]
+PAGES = [
+    "changelist",
+    "topics",
+    "topic",
+    "groups",
+    "group",
+    "alarms",
+    "streams",
+    "pipeline",
+    "search",
+]
 # The two that read most; the others read the same, or less.
 FIRST = [("changelist", "1h"), ("group", "1h")]
 OTHERS = [

@@ -12,6 +12,7 @@ from tests.browser.worst.alarms import alarms
 from tests.browser.worst.figures import GROUPS, QUIET, TOPICS
 from tests.browser.worst.site import group, samples, topic
 from tests.browser.worst.spark import by_spark
+from tests.browser.worst.streams import streams
 from tests.browser.worst.trouble import blocked, dead, paused, retries, stuck, traced
 
 
@@ -29,6 +30,7 @@ def make_worst() -> None:
     retries(groups["ledger"])
     traced(groups)
     by_spark(now, logs, groups)
+    streams(logs)
     alarms(now)
     tick()
 
