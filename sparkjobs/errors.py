@@ -27,6 +27,10 @@ class ReplicaBehind(SparkJobsError):
     """The server for reading does not have the messages yet that are to be read."""
 
 
+class NotRegistered(SparkJobsError):
+    """A stream that protects what it has not read cannot say where it is."""
+
+
 class Busy(SparkJobsError):
     """Another run of the same job is at work."""
 

@@ -105,6 +105,8 @@ RUN_TIME = {
     "preparedRetentionDays": RunTime(7, at_most=YEARS),
     # 0 says for ever. The first migrate writes a row with 7: without that row nothing is deleted.
     "messageRetentionDays": RunTime(0, at_least=0, at_most=YEARS),
+    # After so long without a sign of it, a purge no longer waits for a stream of Spark.
+    "readerProtectDays": RunTime(7, at_most=YEARS),
     "deliveryRetentionDays": RunTime(30, at_least=0, at_most=YEARS),
     "deadRetentionDays": RunTime(0, at_least=0, at_most=YEARS),
     "figureRetentionDays": RunTime(0, at_least=0, at_most=YEARS),

@@ -49,7 +49,7 @@ from streams.models import (
 )
 from streams.process.broadcast.handling import BroadcastHandling
 from streams.process.broadcast.position import Position, Positions
-from streams.process.broadcast.reader import Reader
+from streams.process.broadcast.reader import BroadcastReader
 from streams.rules.names import text_of_key
 from streams.sharding import alias_of, aliases
 from streams.two_phase.checking import CheckResult, check_due
@@ -175,7 +175,7 @@ def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Ite
 def _broadcast(
     group: ConsumerGroup, registration: Registration, current: Limits, alias: str
 ) -> Iterator[Outcome]:
-    reader = Reader(group, registration.topic, RowPositions(group, alias), alias)
+    reader = BroadcastReader(group, registration.topic, RowPositions(group, alias), alias)
     reader.begin()
     while stretch := reader.take(current.batch):
         outcome = BroadcastHandling(stretch, registration, current, reader).run()

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from django.db import Error, connections
 
-from monitoring.alarms import calls, clock, groups, log
+from monitoring.alarms import calls, clock, groups, log, readers
 from monitoring.alarms.measured import Values
 from monitoring.live.steps import PERIODS as OVERDUE
 from monitoring.models import Metric, Operator, Severity
 from streams.logs import event
+from streams.retain.readers import NEAR
 
 logger = logging.getLogger("streams.alarms")
 
@@ -52,6 +53,7 @@ METRICS: dict[str, Measure] = {
     Metric.AUDIT_FINDING: Measure(log.audit_finding, COUNT, 0, 0, Severity.CRITICAL),
     Metric.RECONCILE: Measure(log.reconcile, COUNT, 0, 0, Severity.CRITICAL),
     Metric.PREPARED: Measure(log.prepared, COUNT, 0, 0, Severity.CRITICAL),
+    Metric.UNREAD: Measure(readers.retention_used, SHARE, NEAR),
     Metric.REWOUND: Measure(log.rewinds, COUNT, 0, 0, Severity.CRITICAL),
     Metric.DISK: Measure(log.disk, BYTES, 50 * 2**30, enabled=False),
 }

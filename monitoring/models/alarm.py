@@ -45,6 +45,7 @@ class Metric(models.TextChoices):
     AUDIT_FINDING = "audit_finding", _("Findings of the continuous audit, in a day")
     RECONCILE = "reconcile", _("Findings of the last reconcile")
     PREPARED = "prepared", _("Prepared messages that wait for a person")
+    UNREAD = "unread", _("Share of its retention that a message has used unread by a Spark stream")
     REWOUND = "rewound", _("Times a log was rewound, in a day")
     DISK = "disk", _("Size of a table")
 

@@ -18,7 +18,7 @@ OF_GROUPS = frozenset(
         *(Metric.BLOCKED, Metric.DEAD_NEW, Metric.NO_CONSUMER, Metric.MISSING),
     }
 )
-OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED, Metric.REWOUND}
+OF_TOPICS = OF_GROUPS | {Metric.NOT_SEQUENCED, Metric.UNREAD, Metric.REWOUND}
 
 
 class Operator(models.TextChoices):

@@ -14,6 +14,7 @@ from monitoring.pages.groups import GroupsPage
 from monitoring.pages.overview import OverviewPage
 from monitoring.pages.pipeline import PipelinePage
 from monitoring.pages.search import SearchPage
+from monitoring.pages.streams import StreamsPage
 from monitoring.pages.topic import TopicPage
 from monitoring.pages.topics import TopicsPage
 
@@ -26,6 +27,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     GroupPage,
     BacklogPage,
     ConsumptionPage,
+    StreamsPage,
     SearchPage,
     PipelinePage,
     AuditPage,

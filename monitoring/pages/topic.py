@@ -21,10 +21,12 @@ from monitoring.live.topic import hot_keys
 from monitoring.models import HotKey
 from monitoring.pages.base import FiguresPage
 from monitoring.pages.group import BY_SPARK
+from monitoring.pages.streams import StreamFigures, stream_figures
 from monitoring.sample.periods import total
 from streams.admin.verbs.purge_preview import purge_preview
-from streams.models import Message, Topic
+from streams.models import Message, Reader, Topic
 from streams.observe.producers import Producers, producers
+from streams.retain.readers import readers
 from streams.retain.rule import rule_of
 
 # In lines of the chart: the groups that need somebody most.
@@ -77,6 +79,7 @@ class TopicPage(FiguresPage):
             "size": size_of(using, topic.pk, site.partitions),
             "partitions": self.partitions(site, starts)[:SHOWN],
             "groups": group_figures(site),
+            "streams": self.streams(topic),
             "producers": self.producers(topic),
             "hot_keys": keys,
             "hot_hour": hour,
@@ -91,6 +94,10 @@ class TopicPage(FiguresPage):
     def producers(self, topic: Topic) -> Producers | None:
         """Return who has sent lately; None for a user who may not view messages."""
         return producers(self.using, self.now, topic.pk) if self.may_view(Message) else None
+
+    def streams(self, topic: Topic) -> list[StreamFigures] | None:
+        """Return the streams of Spark that read it; None for a user who may not view them."""
+        return stream_figures(readers(self.using, topic)) if self.may_view(Reader) else None
 
     def topic_of(self, site: Site) -> Topic:
         if site.lags:

@@ -83,6 +83,7 @@ def start(
         .schema(MESSAGES)
         # A message of such a topic is purged only when it is archived.
         .options(config=config.path, maxMessagesPerTrigger=BATCH_MESSAGES, purged="skip")
+        .option("reader", "lake")
         .option("topicPattern", "|".join(map(re.escape, _topics(config))) or NOTHING)
         .load()
     )

@@ -44,15 +44,17 @@ class EmsSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         request = SourceRequest.of(self.options)
+        if request.reader or request.protect:
+            raise BadOption("reader and protect are for a stream")
         return EmsReader(request, checked(schema, request.source.schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         try:
-            from sparkjobs.source.stream import EmsStreamReader
+            from sparkjobs.source.known import KnownReader
         except ImportError as error:  # what it needs came with Spark 4.2
             raise BadOption(f"to read a stream needs pyspark 4.2 or newer: {error}") from error
         request = SourceRequest.of(self.options)
-        return EmsStreamReader(request, checked(schema, request.source.schema))
+        return KnownReader(request, checked(schema, request.source.schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return EmsWriter(SinkOptions.of(self.options), schema, overwrite)

@@ -17,6 +17,7 @@ from sparkjobs.errors import BadOption
 from sparkjobs.source.schemas import only
 from sparkjobs.source.selection import Selection
 from sparkjobs.source.tables import SourceTable, table
+from streams.rules.names import MAX_NAME
 
 FAIL, SKIP = "fail", "skip"
 
@@ -43,6 +44,8 @@ class SourceRequest:
     selection: Selection = field(default_factory=Selection)
     columns: tuple[str, ...] = ()
     connections: int | None = None
+    reader: str = ""
+    protect: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceRequest:
@@ -70,7 +73,11 @@ class SourceRequest:
             selection=selection,
             columns=tuple(map(str.strip, filter(None, given.get("columns", "").split(",")))),
             connections=_number(given, "connections"),
+            reader=given.get("reader", ""),
+            protect=_choice(given, "protect", "false", "true") == "true",
         )
+        if len(request.reader) > MAX_NAME:
+            raise BadOption(f"reader has at most {MAX_NAME} characters")
         known = request.source.schema.names
         for name in request.columns:
             if name not in known:

@@ -23,6 +23,7 @@ class SourceLog:
     number: int
     first: int
     end: int
+    topic_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def logs(connection: Connection, topic: str | None = None) -> list[SourceLog]:
     """Return the partitions of a topic, or of all; raises BadOption if there is no such topic."""
     rows = fetch(
         connection,
-        "SELECT p.`id`, t.`name`, p.`number`, p.`first_offset`, p.`next_offset`"
+        "SELECT p.`id`, t.`name`, p.`number`, p.`first_offset`, p.`next_offset`,"
+        " p.`topic_id`"
         " FROM `ems_partition` p JOIN `ems_topic` t ON t.`id` = p.`topic_id`"
         " WHERE %s IS NULL OR t.`name` = %s ORDER BY p.`id`",
         [topic, topic],

@@ -143,7 +143,7 @@ def lags(
             place = claim["group"], claim["partition"]
             oldest[place] = min(claim["oldest"], oldest.get(place, claim["oldest"]))
     ages: dict[int, timedelta] = {}
-    for (of, _partition), age in _ages(oldest, using).items():
+    for (of, _partition), age in ages_of(oldest, using).items():
         ages[of] = max(age, ages.get(of, age))
     return [
         Lag(
@@ -271,7 +271,7 @@ def _count_all(groups: list[int], using: str) -> dict[Counted, int]:
     return {**found, **count_each(ages, 1, using)}
 
 
-def _ages(oldest: dict[Place, int], using: str) -> dict[Place, timedelta]:
+def ages_of(oldest: Mapping[Place, int], using: str) -> dict[Place, timedelta]:
     """Return the time since these messages were sequenced; offsets without one are left out."""
     offsets: dict[int, set[int]] = {}
     for (_group, partition), offset in oldest.items():

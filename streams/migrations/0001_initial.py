@@ -553,6 +553,30 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('partition', 'epoch'), name='ems_rewind_place')],
             },
         ),
+        migrations.CreateModel(
+            name='Reader',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('checkpoint', streams.models.fields.NameField(help_text='The source has made it, and keeps it in the checkpoint of the query.', max_length=16, verbose_name='checkpoint')),
+                ('topic', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ems.topic', verbose_name='topic')),
+                ('name', models.CharField(blank=True, default='', max_length=127, verbose_name='name')),
+                ('protect', models.BooleanField(default=False, help_text='What it has not read is not purged.', verbose_name='protect')),
+                ('positions', models.JSONField(default=dict, verbose_name='positions')),
+                ('total', models.BigIntegerField(default=0, help_text='The sum of the positions.', verbose_name='total')),
+                ('first_seen_at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='first seen')),
+                ('seen_at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, verbose_name='last seen')),
+                ('before_total', models.BigIntegerField(default=0, editable=False, verbose_name='total before')),
+                ('before_at', streams.models.fields.UtcDateTimeField(default=streams.models.fields.UtcNow, editable=False, verbose_name='seen before')),
+            ],
+            options={
+                'verbose_name': 'stream of Spark',
+                'verbose_name_plural': 'streams of Spark',
+                'db_table': 'ems_reader',
+                'permissions': (('forget_reader', 'Can forget streams of Spark'),),
+                'default_permissions': ('view',),
+                'constraints': [models.UniqueConstraint(fields=('topic', 'checkpoint'), name='ems_reader_topic')],
+            },
+        ),
         # The hint is for routers that allow each model by its name.
         migrations.RunPython(
             write_first_settings, migrations.RunPython.noop, hints={'model_name': 'systemconfig'}

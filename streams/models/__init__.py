@@ -15,6 +15,7 @@ from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.move import Move
 from streams.models.partition import Partition
 from streams.models.prepared import PreparedRow, PreparedState
+from streams.models.reader import Reader
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
 from streams.models.rewind import Rewind
@@ -47,6 +48,7 @@ __all__ = [
     "Partition",
     "PreparedRow",
     "PreparedState",
+    "Reader",
     "Redrive",
     "RedriveState",
     "RetryMessage",

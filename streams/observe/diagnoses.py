@@ -40,6 +40,7 @@ from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.topics import damaged, unread
 from streams.retain.abandoned_groups import abandoned
 from streams.retain.held_back import held_back
+from streams.retain.purge_floor import READER
 from streams.retain.rule import WITHOUT_OWN_RULE, default_rule
 from streams.two_phase.pausing import may_check
 
@@ -168,7 +169,7 @@ def topics(using: str) -> Iterator[Diagnosis]:
         text %= {"topic": found.topic, "held": found.holdings}
         if found.meant:
             text += " " + f"Did you mean {found.meant}?"
-        hint = "Correct the name in send() or @consumer. A Spark stream that reads it is not known."
+        hint = "Correct the name in send() or @consumer."
         yield Diagnosis(WARNING, "topic", text, hint)
 
 
@@ -298,6 +299,8 @@ def _holding(using: str) -> Iterator[Diagnosis]:
         hint = "Run its consumer; or ems_groups delete; or ems_purge --force."
         yield Diagnosis(WARNING, "retention", str(group), hint)
     for held in held_back(using):
+        if held.hold.what == READER:
+            continue  # told with the streams
         if held.group is None:
             hint = "Run “ems_spark archive”, or do not archive this topic."
         elif held.group.paused:

@@ -12,6 +12,7 @@ from streams.observe.backlogs import blocked
 from streams.observe.diagnoses import ERROR, Diagnosis
 from streams.observe.indexes import indexes
 from streams.observe.prepared import prepared
+from streams.observe.readers import readers
 from streams.observe.replication import replication
 from streams.observe.rewinds import rewinds
 from streams.observe.shards import shards
@@ -38,6 +39,7 @@ def examine(using: str) -> list[Diagnosis]:
         *prepared(using),
         *diagnoses.namespaces(using),
         *diagnoses.retention(using),
+        *readers(using),
         *diagnoses.redis(),
         diagnoses.clock(using),
         *diagnoses.server(using),

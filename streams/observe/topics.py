@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from django.db import connections
+from django.db.models import Exists, OuterRef
 
 from streams.consume.registry import registrations
 from streams.database.sql import sequence as sql
 from streams.database.sql.dialect import fetch
 from streams.log.holdings import Holdings, holdings
-from streams.models import Partition, Topic
+from streams.models import Partition, Reader, Topic
 from streams.models.namespaces import own
 
 
@@ -62,10 +63,12 @@ class Unread:
 def unread(using: str) -> Iterator[Unread]:
     """Yield the topics with messages and no group: perhaps a name was misspelt in a send.
 
-    Topics that are archived are left out: Spark reads them.
+    Topics that are archived are left out, and those of known streams: Spark reads them.
     """
     names = {registration.topic for registration in registrations()}
-    for topic in Topic.objects.using(using).filter(groups=None, archive=False).order_by("name"):
+    topics = Topic.objects.using(using).filter(groups=None, archive=False)
+    readers = Reader.objects.using(using).filter(topic=OuterRef("pk"))
+    for topic in topics.exclude(Exists(readers)).order_by("name"):
         held = holdings(topic.pk, using)
         if held.messages and topic.name not in names:
             yield Unread(topic, held, next(iter(get_close_matches(topic.name, names, 1)), ""))

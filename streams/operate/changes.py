@@ -53,6 +53,9 @@ MEANINGS = {
         "days that messages are kept where the topic does not say it, and until every group has"
         " finished them; 0: for ever"
     ),
+    "readerProtectDays": _(
+        "days that a stream of Spark with protect=true holds back the purge after it was last seen"
+    ),
     "deliveryRetentionDays": _("days that deliveries are kept after their end; 0: for ever"),
     "deadRetentionDays": _("days that dead letters are kept; 0: for ever"),
     "figureRetentionDays": _("days that the figures of the Spark jobs are kept; 0: for ever"),

@@ -41,6 +41,7 @@ from streams.models import (
     Move,
     Partition,
     PreparedRow,
+    Reader,
     RetryMessage,
     Rewind,
     Topic,
@@ -263,6 +264,7 @@ class TopicDeletion:
                     _("Messages or a consumer came to %s meanwhile: try again.") % self.topic
                 )
             Rewind.objects.using(self.using).filter(partition__in=ids).delete()
+            Reader.objects.using(self.using).filter(topic=self.topic.pk).delete()
             Partition.objects.using(self.using).filter(pk__in=ids).delete()
             # A new topic of this name has not moved.
             moves = Move.objects.using(self.using).filter(name=self.topic.name)

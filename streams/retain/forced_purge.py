@@ -26,6 +26,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.retry import Again
+from streams.retain.purge_floor import protecting
 
 # The most retries, or deliveries, of one step. The partition is locked meanwhile, for some
 # hundredths of a second.
@@ -81,6 +82,8 @@ class _Skip:
         self._target = min(target, locked.next_offset)
         if partition.topic.archive:
             self._target = min(self._target, locked.archived_offset)
+        for reader in protecting(partition.topic, using):
+            self._target = min(self._target, reader.position(locked.pk))
         groups = ConsumerGroup.objects.using(using).filter(topic=locked.topic_id)
         self._groups = {group.pk: group for group in groups.order_by("pk")}
 

@@ -38,7 +38,7 @@ class HeldBack:
 
     def _who(self) -> str:
         if self.group is None:
-            return _("the archive")
+            return self.hold.who({})
         name = str(self.group.name)
         return _("%s (paused)") % name if self.group.paused else name
 

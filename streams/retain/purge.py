@@ -29,7 +29,7 @@ from streams.models import ConsumerGroup, KeyEntry, Message, Partition, Topic
 from streams.models.namespaces import own
 from streams.retain import old_rows
 from streams.retain.forced_purge import Skipped, skip_groups
-from streams.retain.purge_floor import ARCHIVE, Hold, Kept, PurgeFloor, kept_from, purge_floor
+from streams.retain.purge_floor import UNSKIPPED, Hold, Kept, PurgeFloor, kept_from, purge_floor
 
 logger = logging.getLogger("streams.purge")
 
@@ -110,11 +110,11 @@ class Purge:
         return found
 
     def _forced(self, now: PurgeFloor, due: int) -> Purged:
-        archive = tuple(hold for hold in now.holds if hold.what == ARCHIVE)
-        new = PurgeFloor(now.partition, due, archive)
+        kept = tuple(hold for hold in now.holds if hold.what in UNSKIPPED)
+        new = PurgeFloor(now.partition, due, kept)
         if new.offset <= now.offset:
             return Purged(now)
-        past = (hold for hold in now.holds if hold not in archive and hold.offset < new.offset)
+        past = (hold for hold in now.holds if hold not in kept and hold.offset < new.offset)
         return Purged(new, past=tuple(past))
 
     def delete_old_rows(self) -> dict[str, int]:

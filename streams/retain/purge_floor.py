@@ -1,31 +1,37 @@
-"""Computes how far a partition may be purged: what is too old, and which groups need it."""
+"""Computes how far a partition may be purged: what is too old, and who needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import connections
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
+from streams import runtime_settings
 from streams.database.sql import retain as sql
 from streams.database.sql.dialect import fetch
 from streams.log.offsets import offset_at
 from streams.log.rewinds import newest
-from streams.models import ConsumerGroup, Cursor, Mode, Partition, Topic, UtcNow
+from streams.models import ConsumerGroup, Cursor, Mode, Partition, Reader, Topic, UtcNow
 from streams.retain.rule import RetentionRule, rule_of
 
-CURSOR, REPLAY, DELIVERY, RETRY, ARCHIVE = "cursor", "replay", "delivery", "retry", "archive"
+CURSOR, REPLAY, DELIVERY, RETRY = "cursor", "replay", "delivery", "retry"
+ARCHIVE, READER = "archive", "reader"
+# Not of a group. A forced purge does not skip them.
+UNSKIPPED = (ARCHIVE, READER)
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Who needs the messages from ``offset`` on: a group, or the archive."""
+    """Who needs the messages from ``offset`` on: a group, the archive, or a reader by its name."""
 
     what: str
     offset: int
     group: int | None = None
+    reader: str = ""
 
     def __str__(self) -> str:
         return {
@@ -34,7 +40,14 @@ class Hold:
             DELIVERY: _("handles %d"),
             RETRY: _("will retry %d"),
             ARCHIVE: _("nothing is archived from %d on"),
+            READER: _("has not read from %d on"),
         }[self.what] % self.offset
+
+    def who(self, groups: Mapping[int, str]) -> str:
+        """Return who it is; ``groups`` are names of groups by their ids."""
+        if self.what == ARCHIVE:
+            return _("the archive")
+        return groups.get(self.group or 0, "") or self.reader
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,8 @@ def holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
     """Yield what is needed of a partition, and by whom, in no order."""
     if topic.archive:
         yield Hold(ARCHIVE, partition.archived_offset)
+    for reader in protecting(topic, using):
+        yield Hold(READER, reader.position(partition.pk), reader=reader.label)
     id_, first = partition.pk, partition.first_offset
     statement = sql.HOLDERS[connections[using].vendor]
     rows = fetch(using, statement, [id_, first, id_, first, id_, topic.pk])
@@ -98,6 +113,20 @@ def holds(partition: Partition, topic: Topic, using: str) -> Iterator[Hold]:
                 yield Hold(DELIVERY, delivery, group)
             if retry is not None:
                 yield Hold(RETRY, retry, group)
+
+
+def protecting(topic: Topic, using: str) -> QuerySet[Reader]:
+    """Return the streams of Spark for which a purge waits. Index: ems_reader_topic.
+
+    They only move forward, except with another checkpoint: what is read here holds.
+    """
+    readers = Reader.objects.using(using).filter(topic=topic.pk, protect=True)
+    return readers.filter(seen_at__gt=UtcNow(-protect_time(using)))
+
+
+def protect_time(using: str) -> timedelta:
+    """Return for how long a purge waits for a reader that is not seen any more."""
+    return timedelta(days=runtime_settings.system("readerProtectDays", using))
 
 
 def finished_below(cursor: Cursor, using: str) -> int:

@@ -59,6 +59,7 @@ ACTIONS = (
     "replay",
     "cancel-replay",
     "delete",
+    "forget",
     "rehearse",
     "produce",
     "grow",

@@ -26,6 +26,7 @@ from streams.models import (
     Message,
     Move,
     PreparedRow,
+    Reader,
     RetryMessage,
     Rewind,
     Step,
@@ -168,6 +169,7 @@ def _make_world() -> World:
     Move.objects.create(
         name="orders", token="t", source="old", target="default", access="read-write", who=XSS
     )
+    Reader.objects.create(checkpoint="c", topic=groups["mail"].topic, name=XSS)
     StressRun.objects.create(load={"messages": 10}, error=XSS, who=XSS)
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)

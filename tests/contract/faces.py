@@ -13,7 +13,7 @@ from django.core.management import CommandError
 from django.db.models import Model
 from django.urls import reverse
 
-from streams.models import ConsumerGroup, PreparedRow, Redrive, Topic
+from streams.models import ConsumerGroup, PreparedRow, Reader, Redrive, Topic
 from streams.operate.acts.act import Act
 from tests.admin.conftest import action
 
@@ -22,12 +22,14 @@ AnyAct = type[Act[Any, Any]]
 WORDS: dict[type[Model], Callable[[Any], tuple[str, ...]]] = {
     ConsumerGroup: lambda row: (row.name, "--topic", row.topic.name),
     Topic: lambda row: (row.name,),
+    Reader: lambda row: (str(row.pk),),
     Redrive: lambda row: (str(row.pk),),
     PreparedRow: lambda row: (row.biz, row.biz_key),
 }
 COMMANDS: dict[type[Model], str] = {
     ConsumerGroup: "ems_groups",
     Topic: "ems_topics",
+    Reader: "ems_readers",
     Redrive: "ems_redrives",
     PreparedRow: "ems_prepared",
 }

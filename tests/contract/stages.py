@@ -19,12 +19,14 @@ from streams.models import (
     Cursor,
     Delivery,
     PreparedRow,
+    Reader,
     Redrive,
     Topic,
     UtcNow,
 )
 from streams.operate.acts.act import Act, Consent
 from streams.operate.acts.delete import DeleteGroup
+from streams.operate.acts.forget import ForgetReader
 from streams.operate.acts.give_up import GiveUpCall
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
@@ -154,6 +156,18 @@ def stopped() -> Redrive:
     return row
 
 
+def stream() -> Reader:
+    """A stream of Spark that has read six of ten messages."""
+    row = topic()
+    place = {str(row.partitions.get().pk): 6}
+    return Reader.objects.create(checkpoint="c", topic=row, name="lake", positions=place)
+
+
+def see(row: Reader) -> None:
+    """Let the stream come back in the meantime."""
+    Reader.objects.filter(pk=row.pk).update(seen_at=UtcNow(timedelta(seconds=1)))
+
+
 def topic() -> Topic:
     return group().topic
 
@@ -200,6 +214,7 @@ STAGES: dict[AnyAct, Stage] = {
     DeleteGroup: Stage(group, disturb=serve),
     GrowTopic: Stage(topic, {"partitions": 5}, {"partitions": 0}, grow),
     RetireTopic: Stage(topic, disturb=retire),
+    ForgetReader: Stage(stream, disturb=see),
     StopRedrive: Stage(redriving),
     ResumeRedrive: Stage(stopped),
     CheckNow: Stage(prepared),

@@ -19,6 +19,7 @@ from streams.models import (
     Delivery,
     Partition,
     PreparedRow,
+    Reader,
     Redrive,
     RetryMessage,
     Topic,
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 TABLES = (
     *(Topic, Partition, ConsumerGroup, Cursor, Delivery),
-    *(RetryMessage, DeadMessage, Redrive, PreparedRow),
+    *(RetryMessage, DeadMessage, Redrive, PreparedRow, Reader),
 )
 ALL = [act for acts in ACTS.values() for act in acts]
 PREVIEWED = [act for act in ALL if act.previewed]

@@ -6,6 +6,7 @@ import pytest
 
 from streams.errors import StreamsError
 from streams.operate.acts.act import Consent
+from streams.operate.acts.forget import ForgetReader
 from streams.operate.acts.topic import RetireTopic
 from tests.contract.stages import STAGES, AnyAct
 from tests.contract.test_acts import PREVIEWED
@@ -18,7 +19,10 @@ pytestmark = [
 ]
 
 # What writes those that are one statement.
-STATEMENTS: dict[AnyAct, bytes] = {RetireTopic: b"UPDATE `ems_topic`"}
+STATEMENTS: dict[AnyAct, bytes] = {
+    ForgetReader: b"DELETE FROM `ems_reader`",
+    RetireTopic: b"UPDATE `ems_topic`",
+}
 
 
 @pytest.mark.parametrize("act", PREVIEWED, ids=lambda act: act.__name__)

@@ -52,9 +52,9 @@ BUDGET, NOT_EMPTY = 13, 2
 # size needs the other logs, and two statements to a server of MySQL. But for the overview, the
 # banner asks whether the steps run; a group also reads what blocks it, its alarms, and whether a
 # replay runs that can be cancelled, or a call that can be given up. Two read who has sent to a
-# topic. The ranking also reads how far Spark is, and its lags. Where there are charts, two read what
-# happened.
-MORE = {"topic": 8, "topics": 2, "groups": 1, "group": 7}
+# topic, and one which streams of Spark read it. The ranking also reads how far Spark is, and its
+# lags. Where there are charts, two read what happened.
+MORE = {"topic": 9, "topics": 2, "groups": 1, "group": 7}
 # Of the frame, and settings that each process reads once in 5 s.
 TABLES = ("django_session", "auth_user", "auth_permission", "ems_system_config")
 FRAME = ("SAVEPOINT", "BEGIN", "RELEASE", "SET ", *TABLES)

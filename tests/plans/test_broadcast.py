@@ -11,7 +11,7 @@ from streams.log.sequencer import Pass
 from streams.models import Message, Partition, Start
 from streams.process.broadcast import reader as readers
 from streams.process.broadcast.position import Position, Positions
-from streams.process.broadcast.reader import Reader
+from streams.process.broadcast.reader import BroadcastReader
 from tests.plans.seed import LOG, Seed
 from tests.plans.statements import Statements, explained
 
@@ -22,10 +22,10 @@ def at(offset: int, *proof: object) -> Positions:
     return Positions({0: Position(offset, *proof)})  # type: ignore[arg-type]
 
 
-def reader(seeded: Seed, positions: Positions) -> Reader:
+def reader(seeded: Seed, positions: Positions) -> BroadcastReader:
     group = seeded.group
     group.start = Start.LATEST
-    return Reader(group, "topic-1", positions, "default")
+    return BroadcastReader(group, "topic-1", positions, "default")
 
 
 def assert_sound(statements: Statements) -> None:

@@ -194,7 +194,7 @@ def browser() -> Client:
 
 PAGES = [
     *("changelist", "topics", "topic", "groups", "group", "consumption"),
-    *("alarms", "pipeline", "search"),
+    *("alarms", "streams", "pipeline", "search"),
 ]
 # The two that read most; the others read the same, or less.
 FIRST = [("changelist", "1h"), ("group", "1h")]

@@ -46,7 +46,9 @@ def test_the_floor_is_worked_out_from_what_is_open(seeded: Seed) -> None:
     with explained() as statements:
         found = purge_floor(partition, topic, wanted, "default")
     assert found.holds
-    (holders,) = statements
+    (holders,) = statements.on("ems_topic_group_log")
+    (readers,) = statements.on("ems_reader")
+    assert "ems_reader.ems_reader_topic" in readers.indexes, readers
     used = set(holders.indexes)
     assert "ems_topic_group_log.ems_log_open" in used, holders
     assert "ems_retry_msg.ems_retry_place" in used, holders

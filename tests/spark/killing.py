@@ -1,6 +1,7 @@
-"""A sink "ems" whose driver is killed beside a commit, for tests/spark/test_sink_killed.py.
+"""A source and sink "ems" whose driver is killed beside a commit.
 
 EMS_TEST_KILL names the group of processes, the batch, and whether it dies before or after it.
+EMS_TEST_KILL_AT names the group, and a position that a stream shall not come to write.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pyspark.sql.types import StructType
 from sparkjobs.sink.options import SinkOptions
 from sparkjobs.sink.writer import EmsStreamWriter
 from sparkjobs.source.datasource import EmsSource
+from sparkjobs.source.known import KnownReader
+from sparkjobs.source.request import SourceRequest
+from sparkjobs.source.stream import Offsets
 
 
 class KillingSource(EmsSource):
@@ -25,6 +29,17 @@ class KillingSource(EmsSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         return KillingWriter(SinkOptions.of(self.options), schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802
+        return KillingReader(SourceRequest.of(self.options), schema)
+
+
+class KillingReader(KnownReader):
+    def _note(self, id_: str, places: Offsets) -> None:
+        group, at = os.environ["EMS_TEST_KILL_AT"].split()
+        if sum(places.values()) >= int(at):
+            die(int(group))
+        super()._note(id_, places)
 
 
 class KillingWriter(EmsStreamWriter):

@@ -39,6 +39,6 @@ def _line(outcome: Purged, names: dict[int, str]) -> str:
     line = _("%(partition)s: %(count)d messages, those below offset %(offset)d") % values
     if now.holds:
         hold = now.holds[0]
-        who = names.get(hold.group or 0, _("the archive"))
-        line += _("; more is held back: %(who)s %(what)s") % {"who": who, "what": hold}
+        held = {"who": hold.who(names), "what": hold}
+        line += _("; more is held back: %(who)s %(what)s") % held
     return line

@@ -97,11 +97,9 @@ class Command(StreamsCommand):
         if outcome.skipped.rows:
             self.stdout.write(f"  forced: {outcome.skipped}")
         for hold in outcome.past:
-            who = names.get(hold.group or 0, "")
-            self.stdout.write(f"  would skip: {who} {hold}")
+            self.stdout.write(f"  would skip: {hold.who(names)} {hold}")
         for hold in now.holds:
-            who = names.get(hold.group or 0, "the archive")
-            self.stdout.write(f"  held back: {who} {hold}")
+            self.stdout.write(f"  held back: {hold.who(names)} {hold}")
 
     def _show_rows(self, name: str, rows: int) -> None:
         self.progress(f"{name}: {number(rows)} rows deleted")

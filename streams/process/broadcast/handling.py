@@ -19,7 +19,7 @@ from streams.deliver.closing import Outcome
 from streams.deliver.reading import chosen, in_calls
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.rewinds import epoch_of
-from streams.process.broadcast.reader import Reader, Stretch
+from streams.process.broadcast.reader import BroadcastReader, Stretch
 
 logger = logging.getLogger("streams.broadcast")
 
@@ -40,7 +40,7 @@ class BroadcastHandling(Calls):
         stretch: Stretch,
         registration: Registration,
         limits: Limits,
-        reader: Reader,
+        reader: BroadcastReader,
         *,
         may_go_on: Callable[[], bool] = lambda: True,
     ) -> None:

@@ -47,7 +47,7 @@ class Stretch:
     progress: int
 
 
-class Reader:
+class BroadcastReader:
     """A reader that gives out stretches of the log, and moves the positions of the client.
 
     One thread uses it; ``behind`` may be called from any thread.

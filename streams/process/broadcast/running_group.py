@@ -11,7 +11,7 @@ from streams.conf import name_prefix, settings
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration
 from streams.process.broadcast.file import Place, PositionFile
-from streams.process.broadcast.reader import Reader
+from streams.process.broadcast.reader import BroadcastReader
 from streams.process.running_group import NextOffsets, RunningGroup
 from streams.sharding import home_of
 
@@ -35,7 +35,7 @@ class RunningBroadcastGroup(RunningGroup):
         # An absolute path, since a handler may change the working directory of the process.
         self._folder = Path(settings().STATE_DIR).absolute()
         self._file = PositionFile(self._folder, place)
-        self.reader = Reader(self.group, registration.topic, self._file, using)
+        self.reader = BroadcastReader(self.group, registration.topic, self._file, using)
         try:
             self.reader.begin()
         except BaseException:

@@ -15,6 +15,7 @@ from tests.browser.worst.nights import nights
 from tests.browser.worst.past import past
 from tests.browser.worst.site import group, samples, topic
 from tests.browser.worst.spark import by_spark
+from tests.browser.worst.streams import streams
 from tests.browser.worst.trouble import blocked, dead, paused, retries, stuck, traced
 
 
@@ -37,6 +38,7 @@ def make_worst() -> None:
     many.topics(now)
     many.busy_topics(now, logs)
     many.handled(now, groups["ledger"])
+    streams(logs)
     alarms(now)
     tick()
 
