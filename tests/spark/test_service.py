@@ -281,3 +281,25 @@ def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_pa
 def children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found]
+
+
+@pytest.mark.any_database
+def test_little_work_has_a_jvm_of_its_own_and_much_work_is_not_followed_by_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sparkjobs.resident import spark
+
+    started: list[bool] = []
+    monkeypatch.setattr(spark, "session", lambda name, brief: started.append(brief) or object())
+    monkeypatch.setattr(spark.jvm, "end", lambda session: None)
+    seconds = [0.0]
+    resident = spark.Resident(lambda: seconds[0])
+    little = resident.session(brief=True)
+    assert resident.session(brief=True) is little
+    much = resident.session()
+    assert started == [True, False]
+    seconds[0] = spark.LARGE_SECONDS
+    assert resident.session(brief=True) is much  # it was needed within an hour
+    seconds[0] += 1
+    assert resident.session(brief=True) is not much
+    assert started == [True, False, True]
