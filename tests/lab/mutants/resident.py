@@ -37,4 +37,13 @@ RESIDENT = [
         f"{SERVICE}::test_a_lock_whose_host_has_vanished_is_free_after_a_while",
         "mysql",
     ),
+    # Else a busy minute would start two JVMs.
+    Mutant(
+        "much-work-is-done-by-a-small-jvm",
+        "sparkjobs/resident/spark.py",
+        "        if not brief:\n",
+        "        if not brief and self._spark is None:\n",
+        f"{SERVICE}::test_little_work_has_a_jvm_of_its_own_and_much_work_is_not_followed_by_it_at"
+        "_once",
+    ),
 ]
