@@ -288,11 +288,17 @@ def children(pid: int) -> list[int]:
 def test_little_work_has_a_jvm_of_its_own_and_much_work_is_not_followed_by_it_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from sparkjobs import jvm
     from sparkjobs.resident import spark
 
     started: list[bool] = []
-    monkeypatch.setattr(spark, "session", lambda name, brief: started.append(brief) or object())
-    monkeypatch.setattr(spark.jvm, "end", lambda session: None)
+
+    def session(name: str, *, brief: bool) -> object:
+        started.append(brief)
+        return object()
+
+    monkeypatch.setattr(spark, "session", session)
+    monkeypatch.setattr(jvm, "end", lambda session: None)
     seconds = [0.0]
     resident = spark.Resident(lambda: seconds[0])
     little = resident.session(brief=True)
