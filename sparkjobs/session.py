@@ -34,6 +34,8 @@ EVERYWHERE = {
     "spark.driver.extraJavaOptions": f"{UTC} {LOGGING}",
     "spark.executor.extraJavaOptions": UTC,
     "spark.ui.showConsoleProgress": "false",
+    # Else each call that makes a column looks for the line that has called it, for errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Only the days and topics that are written are replaced.
@@ -51,6 +53,11 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
+    # Nobody looks at what has run; by default a thousand queries with their plans are kept.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
 }
 
 # For windows of few rows: to compile a plan takes longer than to interpret it, and there is nothing

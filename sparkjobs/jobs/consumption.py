@@ -42,6 +42,7 @@ from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Rows, Table
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
+from sparkjobs.source import here
 from sparkjobs.source.schemas import DELIVERIES, only
 
 JOB = "consumption"
@@ -205,13 +206,16 @@ class ConsumptionReader:
     def deliveries(self, since: datetime, until: datetime, long: Iterable[int]) -> DataFrame:
         """Return the deliveries that ended in this time; ``long`` are ids of those to be added."""
         first, end = ids_between(self.connection, since, until)
-        log: DataFrame = (
-            self.spark.read.format("ems")
-            .schema(only(DELIVERIES, *OF_DELIVERIES))
-            .options(config=self.config.path, namespace=EVERY, table="deliveries")
-            .options(since=since.isoformat(), until=until.isoformat(), start=first, end=end)
-            .load()
-        )
+        options = {
+            "config": self.config.path,
+            "namespace": EVERY,
+            "table": "deliveries",
+            "since": since.isoformat(),
+            "until": until.isoformat(),
+            "start": str(first),
+            "end": str(end),
+        }
+        log = here.load(self.spark, only(DELIVERIES, *OF_DELIVERIES), options, end - first)
         more = [row for id_ in long if not first <= id_ < end for row in self._delivery(id_)]
         if more:
             log = log.unionByName(

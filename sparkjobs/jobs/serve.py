@@ -74,7 +74,7 @@ def roll_up(config: Config, resident: Resident) -> None:
     with connected(config) as connection:
         due = owed(connection)
     # Before the lock: its connection should not wait for the start of a JVM.
-    spark = resident.session() if due else None
+    spark = resident.session(brief=due.rows <= rollup.BRIEF) if due else None
     try:
         with alone(config, ROLL_UP), connected(config) as connection:
             if spark is None or due is None:

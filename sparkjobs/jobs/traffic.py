@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from sparkjobs.config import Config
 from sparkjobs.database import FOR_UPDATE, Connection, connected, execute, fetch, transaction
 from sparkjobs.database import vendor_of as vendor
+from sparkjobs.errors import MessagesPurged
 from sparkjobs.instants import instant, minute_of, now, stored
 from sparkjobs.lock import alone
 from sparkjobs.rollup.figures import MESSAGES_OF_TRAFFIC, traffic
@@ -101,9 +102,9 @@ def window(messages: Messages, connection: Connection) -> Window:
         try:
             rows = _count(messages, stretches)
             break
-        except PySparkException as error:
+        except (PySparkException, MessagesPurged) as error:
             messages.forget()  # they may not be read to their end
-            if "Purged" not in str(error) or attempt == PLANS - 1:
+            if "Purged" not in f"{type(error).__name__}: {error}" or attempt == PLANS - 1:
                 raise
             stretches, more = plan(connection)
     by_partition = _laid_end_to_end(rows, stretches)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkjobs.config import EVERY, Config
 from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, MESSAGES_OF_LATENCY, MESSAGES_OF_TRAFFIC
 from sparkjobs.rollup.offsets import Span, left
+from sparkjobs.source import here
 from sparkjobs.source.request import SKIP
 from sparkjobs.source.schemas import MESSAGES, only
 
@@ -84,7 +85,8 @@ class Messages:
         whole = parts[0].frame.select(*columns)
         for part in parts[1:]:
             whole = whole.unionByName(part.frame.select(*columns))
-        return whole
+        few = len(parts) > 1 and sum(part.messages for part in parts) <= here.FEW
+        return whole.coalesce(1) if few else whole
 
     def forget(self) -> None:
         """Free the memory; what is asked for later is read again."""
@@ -107,7 +109,8 @@ class Messages:
         """
         if not keeps or _count(asked) > KEPT:
             return Part(asked, self._read(asked, columns, purged))
-        part = Part(asked, self._read(asked, COLUMNS, purged).persist())
+        frame = self._read(asked, COLUMNS, purged)
+        part = Part(asked, frame if _count(asked) <= here.FEW else frame.persist())
         for oldest in [old for old in self._parts if old not in needed]:
             if part.messages + sum(old.messages for old in self._parts) <= KEPT:
                 break
@@ -122,13 +125,14 @@ class Messages:
     def _read(self, asked: Spans, columns: Sequence[str], purged: str) -> DataFrame:
         # All spans in one read: to plan another one costs more than to read most of them. What was
         # lost from the log is left out: reconcile reports it.
-        return (
-            self._spark.read.format("ems")
-            .schema(only(MESSAGES, *columns))
-            .options(config=self._config.path, namespace=EVERY, purged=purged, holes="skip")
-            .option("bounds", json.dumps(asked))
-            .load()
-        )
+        options = {
+            "config": self._config.path,
+            "namespace": EVERY,
+            "purged": purged,
+            "holes": "skip",
+            "bounds": json.dumps(asked),
+        }
+        return here.load(self._spark, only(MESSAGES, *columns), options, _count(asked))
 
 
 def _count(spans: Spans) -> int:

@@ -25,6 +25,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "topic": TEXT,
     "key": TEXT + NUMBER,
     "body": (*TEXT, BinaryType),
+    "value": (*TEXT, BinaryType),
     "body_type": TEXT,
     "tag": TEXT,
     "headers": (*TEXT, MapType),
@@ -33,23 +34,35 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "dedup_key": TEXT + NUMBER,
 }
 
+# The names that a body may have.
+BODY = ("body", "value")
+
+# What the source gives of a message, and nobody can set: a table of SQL has it, with NULL.
+GIVEN = {
+    *("partition_id", "offset", "message_id", "size", "producer", "delayed"),
+    *("created_at", "sequenced_at", "timestamp"),
+}
+
 
 def check(schema: StructType, options: SinkOptions) -> None:
     """Check that the columns are those of a message; raises BadOption."""
     for column in schema:
+        if options.of_table and column.name in GIVEN:
+            continue
         types = COLUMNS.get(column.name)
         if types is None:
             raise BadOption(
                 f"the sink has no column {column.name!r}: select some of {', '.join(COLUMNS)}"
             )
         if not isinstance(column.dataType, types) or not _maps_strings(column.dataType):
-            hint = ": use to_json(struct(…)), with bodyType json" if column.name == "body" else ""
+            hint = ": use to_json(struct(…)), with bodyType json" if column.name in BODY else ""
             raise BadOption(
                 f"{column.name} must be {names_of(types)},"
                 f" not {column.dataType.simpleString()}{hint}"
             )
-    if "body" not in schema.names:
-        raise BadOption("there is no column 'body'")
+    bodies = [name for name in BODY if name in schema.names]
+    if len(bodies) != 1:
+        raise BadOption("value and body say the same" if bodies else "there is no column 'body'")
     if options.topic is None and "topic" not in schema.names:
         raise BadOption("name the topic: as an option, or as a column")
     if options.dedup_window and "dedup_key" not in schema.names:

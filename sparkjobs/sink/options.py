@@ -29,6 +29,7 @@ class SinkOptions:
     body_type: str | None = None
     dedup_window: timedelta | None = None
     transaction: tuple[str, int] | None = None
+    of_table: bool = False  # of SQL, which has the columns of the source, too
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SinkOptions:

@@ -23,6 +23,7 @@ from sparkjobs.database import NOW, Connection, connected, execute, fetch, vendo
 from sparkjobs.errors import BadRow
 from sparkjobs.instants import EPOCH, stored
 from sparkjobs.placement import Placement
+from sparkjobs.sink.columns import BODY, GIVEN
 from sparkjobs.sink.options import SinkOptions
 from sparkjobs.sink.topics import TargetTopic, setting, writable
 from streams.rules import body as bodies
@@ -104,8 +105,12 @@ class Checker:
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         """Yield the rows of a batch; raises BadRow, which says where the row is."""
-        names = batch.schema.names
+        names = [name for name in batch.schema.names if name not in GIVEN]
+        for name in set(batch.schema.names) - set(names):
+            if batch.column(name).null_count < batch.num_rows:
+                raise BadRow(f"task {self.task}: {name} is given to a message: it must be NULL")
         columns = [_values(batch.column(name), name) for name in names]
+        names = ["body" if name in BODY else name for name in names]
         for values in zip(*columns, strict=True):
             number = next(self.number)
             try:

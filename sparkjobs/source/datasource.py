@@ -10,6 +10,7 @@ read, see request.py. Spark plans a loaded DataFrame once, so load it again in e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -26,6 +27,7 @@ from sparkjobs.database import connected
 from sparkjobs.errors import BadOption
 from sparkjobs.sink.options import SinkOptions
 from sparkjobs.sink.writer import EmsStreamWriter, EmsWriter
+from sparkjobs.source import catalog
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import SourceRequest
 from sparkjobs.source.splits import Split, ranges
@@ -40,10 +42,11 @@ class EmsSource(DataSource):
         return "ems"
 
     def schema(self) -> StructType:
-        return SourceRequest.of(self.options).schema
+        columns = SourceRequest.of(catalog.of_source(self.options)).schema
+        return catalog.carrying(columns, self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        request = SourceRequest.of(self.options)
+        request = SourceRequest.of(catalog.of_source(self.options, schema))
         if request.reader or request.protect:
             raise BadOption("reader and protect are for a stream")
         return EmsReader(request, checked(schema, request.source.schema))
@@ -51,16 +54,27 @@ class EmsSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         try:
             from sparkjobs.source.known import KnownReader
+            from sparkjobs.source.stream import EmsStreamReader
         except ImportError as error:  # what it needs came with Spark 4.2
             raise BadOption(f"to read a stream needs pyspark 4.2 or newer: {error}") from error
-        request = SourceRequest.of(self.options)
-        return KnownReader(request, checked(schema, request.source.schema))
+        request = SourceRequest.of(catalog.of_source(self.options, schema))
+        columns = checked(schema, request.source.schema)
+        if not request.selection.assigned:
+            return KnownReader(request, columns)
+        # What is known is how far a stream is in whole topics.
+        if request.reader or request.protect:
+            raise BadOption("reader and protect are for whole topics, not for assign")
+        return EmsStreamReader(request, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return EmsWriter(SinkOptions.of(self.options), schema, overwrite)
+        return EmsWriter(self._of_sink(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        return EmsStreamWriter(SinkOptions.of(self.options), schema, overwrite)
+        return EmsStreamWriter(self._of_sink(schema), schema, overwrite)
+
+    def _of_sink(self, schema: StructType) -> SinkOptions:
+        options = SinkOptions.of(catalog.of_sink(self.options, schema))
+        return replace(options, of_table=bool(catalog.carried(schema)))
 
 
 class EmsReader(DataSourceReader):

@@ -1,6 +1,10 @@
-"""Shares the limits of a stream's batch out among the partitions."""
+"""Says when a stream has enough for a batch, and shares its limits out among the partitions."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
 
 from sparkjobs.database import Connection, fetch
 
@@ -8,6 +12,30 @@ from sparkjobs.database import Connection, fetch
 STEP = 10_000
 
 Rows = dict[str, int]
+
+
+class Patience:
+    """The wait until ``rows`` messages are there, at most ``delay`` since the newest batch.
+
+    The first batch does not wait: it may be one that a process that has ended was waiting for.
+    ``clock`` is in seconds.
+    """
+
+    def __init__(
+        self, rows: int | None, delay: timedelta, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rows = rows or 0
+        self._delay = delay.total_seconds()
+        self._clock = clock
+        self._newest = float("-inf")
+
+    def is_worth(self, rows: int) -> bool:
+        """Tell whether so many messages that wait are worth a batch, and note that it is done."""
+        if rows < self._rows and self._clock() - self._newest < self._delay:
+            return False
+        if rows:
+            self._newest = self._clock()
+        return True
 
 
 def shared(waiting: Rows, rows: int, served: int = 0) -> Rows:

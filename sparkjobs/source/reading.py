@@ -26,7 +26,7 @@ from sparkjobs.source.connector_x import address
 from sparkjobs.source.primary_key import apart, span
 from sparkjobs.source.replica import wait
 from sparkjobs.source.request import SourceRequest
-from sparkjobs.source.schemas import LOADED, only
+from sparkjobs.source.schemas import BODY, LOADED, VALUE, only
 from sparkjobs.source.shortage import check
 from sparkjobs.source.splits import Range, Split
 
@@ -163,7 +163,8 @@ class Task:
             read = connector_x.arrays(self.connector_x, statement, values, sent)
         else:
             read = arrays(stream(self.connection, statement, values), sent)
-        yield from map(with_logical_bodies, read)
+        for found in map(with_logical_bodies, read):
+            yield {**found, VALUE: found[BODY]} if BODY in found else found
 
     def _foreign(self) -> list[int]:
         """Return the partitions of other namespaces; usually there are none."""
@@ -179,8 +180,8 @@ class Task:
 
 def _with_type(columns: StructType, request: SourceRequest) -> StructType:
     """Return the columns, with those that a body needs: it may be compressed."""
-    names = columns.names
-    needed = ("body_type", "size") if "body" in names else ()
+    names = [name for name in columns.names if name != VALUE]
+    needed = (BODY, "body_type", "size") if {BODY, VALUE} & set(columns.names) else ()
     return only(request.source.schema, *names, *(name for name in needed if name not in names))
 
 

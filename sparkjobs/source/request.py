@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
-from sparkjobs.source.schemas import only
+from sparkjobs.source import kafka
+from sparkjobs.source.schemas import BODY, VALUE, only
 from sparkjobs.source.selection import Selection
 from sparkjobs.source.tables import SourceTable, table
 from streams.rules.names import MAX_NAME
@@ -56,6 +57,7 @@ class SourceRequest:
         selection = Selection.of(given)
         unknown = set(given) - {f.name for f in fields(cls)} | ({"selection"} & set(given))
         if unknown:
+            kafka.refuse(unknown)
             raise BadOption(f"unknown options: {', '.join(sorted(unknown))}")
         request = cls(
             config=given.get("config") or os.environ.get(VARIABLE, ""),
@@ -107,7 +109,24 @@ class SourceRequest:
     def schema(self) -> StructType:
         """Return the columns that are asked for, in the order of the table."""
         names = self.source.schema.names
-        return only(self.source.schema, *(n for n in names if n in (self.columns or names)))
+        # A body that nobody asks for by both of its names is not given twice.
+        other = BODY if self.selection.by_kafka else VALUE
+        wanted = self.columns or [name for name in names if name != other]
+        return only(self.source.schema, *(name for name in names if name in wanted))
+
+    def since_of(self, topic: str, number: int) -> datetime | None:
+        """Return the time at which this partition begins."""
+        return self.selection.starting_times.get(topic, {}).get(number, self.since)
+
+    @property
+    def newest_since(self) -> datetime | None:
+        """Return the latest time at which any partition begins."""
+        of_partitions = (at for of in self.selection.starting_times.values() for at in of.values())
+        return max(filter(None, (self.since, *of_partitions)), default=None)
+
+    def until_of(self, topic: str, number: int) -> datetime | None:
+        """Return the time at which it ends; what is sequenced then is not read."""
+        return self.selection.ending_times.get(topic, {}).get(number, self.until)
 
     @property
     def is_log(self) -> bool:
@@ -120,7 +139,7 @@ def _bounds(text: str | None) -> dict[int, tuple[tuple[int, int], ...]]:
         return {}
     try:
         return {int(id_): _pairs(given) for id_, given in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         shown = '{"1": [0, 100], "2": [[0, 10], [90, 100]]}'
         raise BadOption(f"bounds must be like {shown}, not {text}") from error
 

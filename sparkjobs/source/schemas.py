@@ -42,9 +42,16 @@ MESSAGES = _schema(
     sequenced_at=TimestampType(),
 )
 
-# What the source gives of messages: under the name that users of Kafka's source know, too, when a
-# message came into the log. The archive has the columns above only.
-LOADED = StructType([*MESSAGES.fields, StructField("timestamp", TimestampType())])
+# What the source gives of messages: under the names that users of Kafka's source know, too, the
+# body, and when a message came into the log. The archive has the columns above only.
+BODY, VALUE = "body", "value"
+LOADED = StructType(
+    [
+        *MESSAGES.fields,
+        StructField("timestamp", TimestampType()),
+        StructField(VALUE, BinaryType()),
+    ]
+)
 
 DELIVERIES = _schema(
     id=LongType(),

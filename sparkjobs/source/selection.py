@@ -1,87 +1,112 @@
-"""Reads the options by which users of Spark's Kafka source say what to read.
+"""Reads the options that say which topics are read, and where each partition begins and ends.
 
-Some of them are other names for options of request.py, and are handed on under these; the rest says
-which topics are read, and where each partition begins and ends.
+They are those of Spark's Kafka source; kafka.py has its other names for options of request.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from sparkjobs.errors import BadOption
-from sparkjobs.instants import EPOCH
-
-EARLIEST, LATEST = "earliest", "latest"
-
-# An end of the log in JSON, as Kafka's source has it.
-ENDS = {-2: EARLIEST, -1: LATEST}
+from sparkjobs.source import kafka
+from sparkjobs.source.places import (
+    EARLIEST,
+    ENDS,
+    LATEST,
+    ByPartition,
+    Places,
+    assigned,
+    place,
+    places,
+    times,
+)
 
 # The options that are read here, as users write them.
 NAMES = (
     *("topics", "topicPattern", "startingOffsets", "endingOffsets"),
-    *("startingTimestamp", "endingTimestamp", "failOnDataLoss"),
+    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "failOnDataLoss"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minPartitions"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "includeHeaders", "assign"),
+    *(name for name in kafka.OTHER_NAMES),
 )
-
-# Other names, in lower case: of the option, of what it is handed on as.
-OTHER_NAMES = {
-    "startingtimestamp": "since",
-    "endingtimestamp": "until",
-}
 
 # What failOnDataLoss decides, unless they are given themselves.
 LOSS = ("purged", "holes")
 
-# topic → number of the partition → offset, or one of ENDS.
-Places = Mapping[str, Mapping[int, int]]
+# As Kafka's source has it.
+MAX_DELAY = timedelta(minutes=15)
+UNITS = {
+    "ms": "milliseconds",
+    "s": "seconds",
+    "m": "minutes",
+    "min": "minutes",
+    "h": "hours",
+    "d": "days",
+}
 
 
 @dataclass(frozen=True)
 class Selection:
     """Which topics are read, and from where to where.
 
-    ``topics`` are names, ``pattern`` is a regular expression for the whole name; without both, all
-    topics are read. ``starting`` and ``ending`` are an end of the log or offsets.
+    ``topics`` are names, ``pattern`` is a regular expression for the whole name, ``assigned`` are
+    partitions; without these, all topics are read. ``starting`` and ``ending`` are an end of the
+    log or offsets; the times are of single partitions.
     """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
+    assigned: frozenset[tuple[str, int]] = frozenset()
     starting: str | Places = EARLIEST
     ending: str | Places = LATEST
+    starting_times: ByPartition[datetime] = field(default_factory=dict)
+    ending_times: ByPartition[datetime] = field(default_factory=dict)
     max_messages: int | None = None
     max_bytes: int | None = None
+    min_messages: int | None = None
+    max_delay: timedelta = MAX_DELAY
     min_partitions: int = 1
+    by_kafka: bool = False  # its names choose the topics
 
     @classmethod
     def of(cls, given: MutableMapping[str, str]) -> Selection:
         """Take these options out of ``given``, whose names are in lower case; raises BadOption."""
-        for name, other in OTHER_NAMES.items():
-            if name in given:
-                if other in given:
-                    raise BadOption(f"{name} and {other} say the same: give one of them")
-                value = given.pop(name)
-                given[other] = _iso(value)
+        by_kafka = any(name.lower() in given for name in kafka.TOPICS)
+        kafka.translate(given)
         _hand_on_loss(given)
+        if given.pop("includeheaders", "true").lower() != "true":
+            raise BadOption("includeHeaders must be true: name the columns without them by columns")
         selection = cls(
             topics=_names(given),
             pattern=_pattern(given.pop("topicpattern", None)),
-            starting=_places(given, "startingOffsets", EARLIEST),
-            ending=_places(given, "endingOffsets", LATEST),
+            assigned=assigned(given.pop("assign", None)),
+            starting=places(given.pop("startingoffsets", EARLIEST), "startingOffsets"),
+            ending=places(given.pop("endingoffsets", LATEST), "endingOffsets"),
+            starting_times=_times(given, "startingOffsetsByTimestamp", "since"),
+            ending_times=_times(given, "endingOffsetsByTimestamp", "until"),
             max_messages=_positive(given, "maxMessagesPerTrigger"),
             max_bytes=_positive(given, "maxBytesPerTrigger"),
+            max_delay=_delay(given),  # before what it is of no use without
+            min_messages=_positive(given, "minOffsetsPerTrigger"),
             min_partitions=_positive(given, "minPartitions") or 1,
+            by_kafka=by_kafka,
         )
-        if sum(map(bool, (selection.topics, selection.pattern, given.get("topic")))) > 1:
-            raise BadOption("topic, topics and topicPattern: give one of them")
+        chosen = (selection.topics, selection.pattern, selection.assigned, given.get("topic"))
+        if sum(map(bool, chosen)) > 1:
+            raise BadOption("topic, topics, topicPattern and assign: give one of them")
+        most = selection.max_messages
+        if most is not None and (selection.min_messages or 0) > most:
+            raise BadOption("minOffsetsPerTrigger must not be more than maxMessagesPerTrigger")
         return selection
 
-    def matches(self, topic: str) -> bool:
+    def matches(self, topic: str, number: int) -> bool:
         if self.topics:
             return topic in self.topics
+        if self.assigned:
+            return (topic, number) in self.assigned
         return self.pattern is None or re.fullmatch(self.pattern, topic) is not None
 
     @property
@@ -99,64 +124,43 @@ class Selection:
     @property
     def is_bounded(self) -> bool:
         """Tell whether it says where to end."""
-        return self.ending != LATEST
+        return self.ending != LATEST or bool(self.ending_times)
 
     def start(self, topic: str, number: int, first: int, end: int) -> int:
         """Return where a partition begins whose log has the offsets ``first`` … ``end`` - 1."""
-        return _place(self.starting, EARLIEST, topic, number, first, end)
+        return place(self.starting, EARLIEST, topic, number, first, end)
 
     def end(self, topic: str, number: int, first: int, end: int) -> int:
         """Return where it ends; this offset is not read."""
-        return _place(self.ending, LATEST, topic, number, first, end)
+        return place(self.ending, LATEST, topic, number, first, end)
+
+    def check_there(self, partitions: set[tuple[str, int]]) -> None:
+        """Check that what is chosen by its name is among ``partitions``; raises BadOption."""
+        if missing := set(self.topics) - {topic for topic, _number in partitions}:
+            raise BadOption(f"there is no topic {', '.join(map(repr, sorted(missing)))}")
+        if absent := self.assigned - partitions:
+            raise BadOption(f"assign names partitions that are not there: {_shown(absent)}")
 
     def check_known(self, partitions: set[tuple[str, int]]) -> None:
-        """Check that offsets name partitions that are read; raises BadOption."""
-        for places in (self.starting, self.ending):
-            if isinstance(places, str):
+        """Check that offsets and times name partitions that are read; raises BadOption."""
+        for given in (self.starting, self.ending, self.starting_times, self.ending_times):
+            if isinstance(given, str):
                 continue
-            named = {(topic, number) for topic, each in places.items() for number in each}
+            named = {(topic, number) for topic, each in given.items() for number in each}
             if unknown := named - partitions:
-                texts = ", ".join(sorted(f"{topic}/{number}" for topic, number in unknown))
-                raise BadOption(f"offsets name partitions that are not read: {texts}")
+                raise BadOption(f"offsets name partitions that are not read: {_shown(unknown)}")
 
 
-def _place(
-    places: str | Places, default: str, topic: str, number: int, first: int, end: int
-) -> int:
-    if isinstance(places, str):
-        return first if places == EARLIEST else end
-    offset = places.get(topic, {}).get(number)
-    which = default if offset is None else ENDS.get(offset)
-    if which is not None:
-        return first if which == EARLIEST else end
-    assert offset is not None  # noqa: S101 - else it would be the default
-    if offset > end:
-        raise BadOption(f"{topic}/{number} ends before {end}: there is no offset {offset}")
-    return offset
+def _shown(partitions: set[tuple[str, int]] | frozenset[tuple[str, int]]) -> str:
+    return ", ".join(sorted(f"{topic}/{number}" for topic, number in partitions))
 
 
-def _places(given: MutableMapping[str, str], name: str, default: str) -> str | Places:
-    text = given.pop(name.lower(), default)
-    if text in (EARLIEST, LATEST):
-        return text
-    try:
-        found = json.loads(text)
-        places = {
-            topic: {int(number): _offset(offset) for number, offset in each.items()}
-            for topic, each in found.items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        raise BadOption(
-            f'{name} must be earliest, latest or like {{"flights": {{"0": 23, "1": -2}}}},'
-            f" not {text!r}"
-        ) from error
-    return places
-
-
-def _offset(value: object) -> int:
-    if type(value) is not int or value < min(ENDS):
-        raise ValueError(value)
-    return value
+def _times(given: MutableMapping[str, str], name: str, other: str) -> ByPartition[datetime]:
+    """Return times of partitions, which exclude the ``other`` option, of one for all."""
+    found = times(given.pop(name.lower(), None), name)
+    if found and other in given:
+        raise BadOption(f"{name} and {other} say the same: give one of them")
+    return found
 
 
 def _names(given: MutableMapping[str, str]) -> tuple[str, ...]:
@@ -185,14 +189,17 @@ def _positive(given: MutableMapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _iso(text: str) -> str:
-    """Return a time that is given in milliseconds since 1970 as an ISO time, others as they are."""
-    if not text.isdecimal():
-        return text
-    try:
-        return str(EPOCH + timedelta(milliseconds=int(text)))
-    except OverflowError as error:
-        raise BadOption(f"{text} is not a time in milliseconds since 1970") from error
+def _delay(given: MutableMapping[str, str]) -> timedelta:
+    """Return what maxTriggerDelay says, as 15m; a bare number is of milliseconds."""
+    text = given.pop("maxtriggerdelay", None)
+    if text is None:
+        return MAX_DELAY
+    if "minoffsetspertrigger" not in given:
+        raise BadOption("maxTriggerDelay is of no use without minOffsetsPerTrigger")
+    found = re.fullmatch(r"(\d{1,9}) *(\w*)", text.strip().lower())
+    if found is None or (found[2] or "ms") not in UNITS:
+        raise BadOption(f"maxTriggerDelay must be like 15m, 30s or 500ms, not {text!r}")
+    return timedelta(**{UNITS[found[2] or "ms"]: int(found[1])})
 
 
 def _hand_on_loss(given: MutableMapping[str, str]) -> None:

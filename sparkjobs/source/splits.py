@@ -72,9 +72,8 @@ def selected(connection: Connection, request: SourceRequest) -> list[SourceLog]:
     A pattern may match no topic yet.
     """
     found = logs(connection, request.topic)
-    wanted = [log for log in found if request.selection.matches(log.topic)]
-    if missing := set(request.selection.topics) - {log.topic for log in wanted}:
-        raise BadOption(f"there is no topic {', '.join(map(repr, sorted(missing)))}")
+    wanted = [log for log in found if request.selection.matches(log.topic, log.number)]
+    request.selection.check_there({(log.topic, log.number) for log in wanted})
     return wanted
 
 
@@ -86,8 +85,13 @@ def ranges(connection: Connection, request: SourceRequest) -> list[Range]:
     request.selection.check_known({(log.topic, log.number) for log in found})
     if unknown := set(request.bounds) - {log.id for log in found}:
         raise BadOption(f"bounds name partitions that are not there: {sorted(unknown)}")
-    if request.until and request.until <= now(connection):
-        found = [_settled(connection, log) for log in found]
+    untils = [request.until_of(log.topic, log.number) for log in found]
+    if any(untils):
+        at = now(connection)
+        found = [
+            _settled(connection, log) if until and until <= at else log
+            for log, until in zip(found, untils, strict=True)
+        ]
     return [part for log in found for part in _offsets(connection, request, log)]
 
 
@@ -144,10 +148,11 @@ def _offsets(connection: Connection, request: SourceRequest, log: SourceLog) -> 
         start = request.selection.start(*place) if request.start is None else request.start
         last = request.selection.end(*place) if request.end is None else min(request.end, log.end)
         asked = ((start, last),)
-    since = offset_at(connection, log, request.since) if asked and request.since else 0
-    until = offset_at(connection, log, request.until) if asked and request.until else log.end
+    since, until = (of(log.topic, log.number) for of in (request.since_of, request.until_of))
+    earliest = offset_at(connection, log, since) if asked and since else 0
+    latest = offset_at(connection, log, until) if asked and until else log.end
     for lowest, highest in asked:
-        first, end = max(lowest, since), min(highest, until)
+        first, end = max(lowest, earliest), min(highest, latest)
         if first >= end:
             continue
         if first < log.first and request.purged != SKIP:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from sparkjobs.database import Connection, connected
 from sparkjobs.errors import BadOption, MessagesPurged
 from sparkjobs.instants import now
-from sparkjobs.source.limits import shared, within_bytes
+from sparkjobs.source.limits import Patience, shared, within_bytes
 from sparkjobs.source.reading import batches
 from sparkjobs.source.request import SKIP, SourceRequest
 from sparkjobs.source.splits import Range, SourceLog, Split, offset_at, selected
@@ -45,6 +45,7 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.reached: Offsets = {}  # up to where the newest batch goes
         self.initial: Offsets | None = None  # where Spark has been told to begin
         self.began = False  # a batch was planned
+        self.patience = Patience(request.selection.min_messages, request.selection.max_delay)
         self.served = 0  # the last partition that got one of fewer rows than there are partitions
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as below
@@ -52,15 +53,15 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connected(self.config) as connection:
             found = selected(connection, self.request)
             selection.check_known({(log.topic, log.number) for log in found})
-            if self.request.since and self.request.since > now(connection):
-                raise BadOption(f"startingTimestamp {self.request.since} is in the future")
+            if (since := self.request.newest_since) and since > now(connection):
+                raise BadOption(f"startingTimestamp {since} is in the future")
             self.initial = {str(log.id): self._start(connection, log) for log in found}
         return self.initial
 
     def _start(self, connection: Connection, log: SourceLog) -> int:
         start = self.request.selection.start(log.topic, log.number, log.first, log.end)
-        if self.request.since:
-            start = max(start, offset_at(connection, log, self.request.since))
+        if since := self.request.since_of(log.topic, log.number):
+            start = max(start, offset_at(connection, log, since))
         if start < log.first and self.request.purged != SKIP:
             raise MessagesPurged(
                 f"{log.topic}/{log.number}: the stream is to begin at offset {start}, those before"
@@ -97,6 +98,8 @@ class EmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 id_: max(at, min(found[id_].first, found[id_].end)) for id_, at in places.items()
             }
         waiting = {id_: max(0, found[id_].end - at) for id_, at in places.items()}
+        if self.target is None and not self.patience.is_worth(sum(waiting.values())):
+            return start
         if not isinstance(limit, ReadAllAvailable):
             waiting = self._limited(places, waiting)
         self.reached = {**start, **places, **{id_: places[id_] + n for id_, n in waiting.items()}}

@@ -15,6 +15,7 @@ from sparkjobs.config import Config
 from sparkjobs.rollup import messages as reading
 from sparkjobs.rollup.figures import MESSAGES_OF_KEYS, MESSAGES_OF_LATENCY, MESSAGES_OF_TRAFFIC
 from sparkjobs.rollup.messages import Messages
+from sparkjobs.source import here
 from streams.models import ConsumerGroup, Delivery, Message, Partition, Topic
 from tests.spark import traffic_of_a_day as day
 
@@ -58,11 +59,7 @@ class Session:
     schema = format  # noqa: A003
 
     def options(self, **given: Any) -> Session:
-        self.given = given
-        return self
-
-    def option(self, name: str, value: str) -> Session:
-        self.loads.append(json.loads(value))
+        self.loads.append(json.loads(given["bounds"]))
         return self
 
     def load(self) -> Frame:
@@ -71,7 +68,8 @@ class Session:
 
 
 @pytest.fixture
-def session() -> Any:
+def session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(here, "FEW", 0)
     return Session()
 
 
@@ -129,6 +127,39 @@ def test_a_limited_number_of_messages_is_kept(
     assert [frame.is_kept for frame in session.frames[4:]] == [True, True, False, False]
 
 
+@pytest.mark.any_database
+def test_little_is_read_in_this_process_and_kept_by_it(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streams import Outgoing, send_many
+    from streams.log.sequencer import sequence
+
+    send_many([Outgoing("orders", "x", key=f"k{n}") for n in range(5)])
+    sequence("default")
+    made: list[Any] = []
+
+    class Made(Frame):
+        def createDataFrame(self, table: Any, schema: Any) -> Made:  # noqa: N802 - Spark's
+            made.append(table)
+            return self
+
+        def coalesce(self, partitions: int) -> Made:
+            assert partitions == 1
+            return self
+
+    frame: Any = Made()
+    id_ = Partition.objects.get().pk
+    messages = Messages(frame, config, keeps=True)
+    messages.exactly({id_: [(1, 5)]}, MESSAGES_OF_TRAFFIC, "fail")
+    messages.covering({id_: [(2, 4)]}, MESSAGES_OF_LATENCY)
+    (table,) = made
+    assert sorted(table["key"].to_pylist()) == ["k1", "k2", "k3", "k4"]
+    assert not frame.is_kept  # it is in memory as it is
+    monkeypatch.setattr(here, "FEW", 3)
+    with pytest.raises(AttributeError, match="read"):  # by tasks of Spark
+        messages.covering({id_: [(0, 5)], 99: [(0, 3)]}, MESSAGES_OF_LATENCY)
+
+
 MANY = 4000
 
 
@@ -169,9 +200,13 @@ def rows_of_messages_read() -> int:
 @pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.one_server
-def test_three_roll_ups_read_each_message_once(spark: Any, config: Config) -> None:
+@pytest.mark.parametrize("few", [here.FEW, 0])
+def test_three_roll_ups_read_each_message_once(
+    few: int, spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sparkjobs.jobs.rollup import roll_up_all
 
+    monkeypatch.setattr(here, "FEW", few)
     log_of(Topic.objects.create(name="orders").partitions.get())
     before = rows_of_messages_read()
     assert roll_up_all(spark, config, print) == []

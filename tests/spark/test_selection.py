@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparkjobs.config import Config
 from sparkjobs.errors import BadOption, MessagesPurged
@@ -279,6 +282,124 @@ def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
     assert restarted.reportLatestOffset()["maxOffsetsBehindLatest"] == 7
 
 
+def test_the_names_of_kafka_choose_topics_and_partitions(planned) -> None:
+    for topic in ("flights", "flights.late", "orders"):
+        sent(topic, 2)
+    grow(Topic.objects.get(name="orders"), 2, "default")
+    send("orders", "x", partition=1)
+    sequence("default")
+    assert set(planned(subscribe="orders, flights")) == {"orders", "flights"}
+    assert set(planned(subscribePattern="flights.*")) == {"flights", "flights.late"}
+    assert planned(assign='{"orders": [1], "flights": [0]}') == {"orders": [0], "flights": [0, 1]}
+    with pytest.raises(BadOption, match="partitions that are not there: flights/7, gates/0"):
+        planned(assign='{"flights": [0, 7], "gates": [0]}')
+
+
+def test_times_may_be_of_single_partitions(planned, reader) -> None:
+    a, b = sent("a", 10), sent("b", 10)
+    four, seven = (int((START + timedelta(seconds=n)).timestamp() * 1000) for n in (4, 7))
+    starting = {"startingOffsetsByTimestamp": json.dumps({"a": {"0": four}})}
+    ending = {"endingOffsetsByTimestamp": json.dumps({"a": {"0": seven}, "b": {"0": four}})}
+    assert planned(**starting, **ending) == {"a": [4, 5, 6], "b": [0, 1, 2, 3]}
+    assert reader(**starting).initialOffset() == {str(a.pk): 4, str(b.pk): 0}
+    with pytest.raises(BadOption, match="a stream has no end"):
+        reader(**ending)
+    with pytest.raises(BadOption, match="partitions that are not read: b/0"):
+        planned(subscribe="a", **ending)
+    late = int((datetime.now(UTC) + timedelta(hours=1)).timestamp() * 1000)
+    with pytest.raises(BadOption, match=r"startingTimestamp .* is in the future"):
+        reader(startingOffsetsByTimestamp=json.dumps({"b": {"0": late}})).initialOffset()
+
+
+def test_a_stream_waits_for_enough_messages_and_not_for_ever(reader) -> None:
+    from sparkjobs.source.limits import Patience
+
+    id_ = str(sent("a", 2).pk)
+    waiting = reader(minOffsetsPerTrigger=3, maxTriggerDelay="90s")
+    seconds = [0.0]
+    waiting.patience = Patience(3, waiting.request.selection.max_delay, lambda: seconds[0])
+    reached = advanced(waiting, {id_: 0})
+    assert reached == {id_: 2}  # the first one does not wait
+    sent("a", 2)
+    assert advanced(waiting, reached) == reached
+    seconds[0] = 89.9
+    assert advanced(waiting, reached) == reached
+    seconds[0] = 90.0
+    reached = advanced(waiting, reached)
+    assert reached == {id_: 4}
+    sent("a", 3)
+    reached = advanced(waiting, reached)  # enough
+    assert reached == {id_: 7}
+    sent("a", 1)
+    assert advanced(waiting, reached) == reached
+    waiting.prepareForTriggerAvailableNow()  # which is to come to its end
+    assert advanced(waiting, reached) == {id_: 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500", 0.5), ("500ms", 0.5), ("30s", 30), ("15m", 900), ("2 h", 7200)]
+)
+def test_a_delay_is_said_as_to_spark(text: str, seconds: float) -> None:
+    from sparkjobs.source.request import SourceRequest
+
+    given = {"minOffsetsPerTrigger": "5", "maxTriggerDelay": text}
+    assert SourceRequest.of(given).selection.max_delay.total_seconds() == seconds
+
+
+TOPIC = st.text(min_size=1, max_size=3)
+OFFSETS = st.dictionaries(TOPIC, st.dictionaries(st.integers(0, 3), st.integers(-2, 12)))
+
+
+@pytest.mark.any_database
+@settings(deadline=None)
+@given(OFFSETS, OFFSETS, st.integers(0, 5), st.integers(5, 12))
+def test_offsets_that_are_written_as_json_are_the_places_that_are_read(
+    starting: Any, ending: Any, first: int, end: int
+) -> None:
+    from sparkjobs.source.request import SourceRequest
+
+    options = {"startingOffsets": json.dumps(starting), "endingOffsets": json.dumps(ending)}
+    selection = SourceRequest.of(options).selection
+    ends = {-2: first, -1: end}
+    for topic in {*starting, *ending, "another"}:
+        for number in range(4):
+            for places, default, found in (
+                (starting, first, selection.start),
+                (ending, end, selection.end),
+            ):
+                at = places.get(topic, {}).get(number, None)
+                wanted = default if at is None else ends.get(at, at)
+                if wanted > end:
+                    with pytest.raises(BadOption, match=f"there is no offset {wanted}"):
+                        found(topic, number, first, end)
+                else:
+                    assert found(topic, number, first, end) == wanted
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=3), some),
+    max_leaves=6,
+)
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize(
+    "name",
+    ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "assign", "bounds"],
+)
+@settings(deadline=None)
+@given(value=ANYTHING | OFFSETS, cut=st.integers(0, 3))
+def test_whatever_is_given_as_json_is_read_or_is_a_bad_option(
+    name: str, value: Any, cut: int
+) -> None:
+    from sparkjobs.source.request import SourceRequest
+
+    text = json.dumps(value)
+    with suppress(BadOption):
+        SourceRequest.of({name: text[: len(text) - cut]})
+
+
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
@@ -294,6 +415,26 @@ def test_the_progress_says_how_far_behind_the_stream_is(reader) -> None:
         ({"startingTimestamp": "2026-03-01", "since": "2026-03-01"}, "say the same"),
         ({"startingOffsets": "latest", "start": "1"}, "or bounds, or start and end"),
         ({"table": "dead", "topics": "a"}, "other tables than messages"),
+        ({"subscribe": "a", "topics": "a"}, "subscribe and topics say the same"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "give one of them"),
+        ({"subscribe": "a", "topic": "a"}, "give one of them"),
+        ({"maxOffsetsPerTrigger": "1", "maxMessagesPerTrigger": "1"}, "say the same"),
+        ({"assign": '{"a": 0}'}, "assign must be like"),
+        ({"assign": '{"a": ["0"]}'}, "assign must be like"),
+        ({"assign": "{}"}, "assign names no partition"),
+        ({"startingOffsetsByTimestamp": '{"a": {"0": "noon"}}'}, "must be like .*1772366400000"),
+        (
+            {"startingOffsetsByTimestamp": '{"a": {"0": 1}}', "startingTimestamp": "1"},
+            "startingOffsetsByTimestamp and since say the same",
+        ),
+        ({"endingOffsetsByTimestamp": '{"a": {"0": 1}}', "until": "2026-03-01"}, "say the same"),
+        ({"includeHeaders": "false"}, "name the columns without them by columns"),
+        ({"maxTriggerDelay": "1m"}, "of no use without minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "soon", "minOffsetsPerTrigger": "5"}, "must be like 15m, 30s"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "must not be more than"),
+        ({"kafka.bootstrap.servers": "x:9092"}, "Kafka's source: the option config names"),
+        ({"groupIdPrefix": "x"}, "Kafka's source: leave it out: the checkpoint keeps"),
+        ({"maxRecordsPerPartition": "9"}, "Kafka's source: use split_rows"),
         ({"selection": "x"}, "unknown options: selection"),
     ],
 )

@@ -266,6 +266,7 @@ def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_pa
     from tests.spark.test_rollups import traffic_rows
 
     code = "import sys; from sparkjobs.jobs import serve; serve.EVERY = 1.0; "
+    code += "serve.RECONCILE_BEFORE = serve.RECONCILE_AFTER; "  # also at night
     code += "from sparkjobs.resident import duty; duty.FIRST_PAUSE = 1.0; "
     code += "from sparkjobs.__main__ import main; sys.exit(main(sys.argv[1:]))"
     day.make(messages=20, topics=("orders",))
@@ -299,3 +300,31 @@ def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_pa
 def children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found]
+
+
+@pytest.mark.any_database
+def test_little_work_has_a_jvm_of_its_own_and_much_work_is_not_followed_by_it_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sparkjobs import jvm
+    from sparkjobs.resident import spark
+
+    started: list[bool] = []
+
+    def session(name: str, *, brief: bool) -> object:
+        started.append(brief)
+        return object()
+
+    monkeypatch.setattr(spark, "session", session)
+    monkeypatch.setattr(jvm, "end", lambda session: None)
+    seconds = [0.0]
+    resident = spark.Resident(lambda: seconds[0])
+    little = resident.session(brief=True)
+    assert resident.session(brief=True) is little
+    much = resident.session()
+    assert started == [True, False]
+    seconds[0] = spark.LARGE_SECONDS
+    assert resident.session(brief=True) is much  # it was needed within an hour
+    seconds[0] += 1
+    assert resident.session(brief=True) is not much
+    assert started == [True, False, True]

@@ -476,6 +476,12 @@ def test_a_message_that_is_too_large_is_a_bad_row(stage: Stage) -> None:
         stage("0123456789", "0123456789x")
 
 
+def test_what_the_log_gives_cannot_be_set(stage: Stage) -> None:
+    assert stage("a", "b", offset=[None, None]).rows == 2
+    with pytest.raises(BadRow, match="offset is given to a message: it must be NULL"):
+        stage("a", "b", offset=[None, 7])
+
+
 @pytest.fixture
 def copy(spark: Any, config: Config, tmp_path: Path) -> Callable[[], Any]:
     """Copy the topic orders to the topic copies, as far as it goes, from one checkpoint."""

@@ -86,6 +86,14 @@ def test_a_time_is_stored_as_that_of_a_send(at: datetime) -> None:
     assert staging._due(microseconds(at)) == str(due.replace(tzinfo=None))
 
 
+def test_a_table_has_no_column_that_the_sink_does_not_know() -> None:
+    from sparkjobs.sink.columns import COLUMNS, GIVEN
+    from sparkjobs.source.schemas import LOADED
+
+    assert set(LOADED.names) <= GIVEN | set(COLUMNS)
+    assert not GIVEN & set(COLUMNS)
+
+
 def test_the_fixed_values_are_the_same() -> None:
     assert set(BODY_TYPES) == set(BodyType.values)
     assert set(topics.WRITABLE) == WRITABLE

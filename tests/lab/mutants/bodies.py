@@ -55,8 +55,8 @@ BODIES = [
     Mutant(
         "spark-reads-a-body-without-its-type",
         "sparkjobs/source/reading.py",
-        '    needed = ("body_type", "size") if "body" in names else ()\n',
-        '    needed = ("size",) if "body" in names else ()\n',
+        '    needed = (BODY, "body_type", "size") if',
+        '    needed = (BODY, "size") if',
         f"{SPARK}::test_messages_are_read_as_they_were_sent",
     ),
     # It would end the process, and every one that claims it next.

@@ -84,4 +84,13 @@ RESIDENT = [
         "    if held and gaps:\n",
         f"{ARCHIVE}::test_what_is_over_and_not_archived_waits_and_from_the_next_day_on_is_held_back",
     ),
+    # Else a busy minute would start two JVMs.
+    Mutant(
+        "much-work-is-done-by-a-small-jvm",
+        "sparkjobs/resident/spark.py",
+        "        if not brief:\n",
+        "        if not brief and self._spark is None:\n",
+        f"{SERVICE}::test_little_work_has_a_jvm_of_its_own_and_much_work_is_not_followed_by_it_at"
+        "_once",
+    ),
 ]

@@ -6,6 +6,7 @@ from tests.lab.mutants.mutant import Mutant
 
 COMMIT = "sparkjobs/sink/commit.py"
 REPLICA = "tests/spark/test_replica.py"
+SELECTION = "tests/spark/test_selection.py"
 SINK = "tests/spark/test_sink.py"
 
 SPARK = [
@@ -85,5 +86,41 @@ SPARK = [
         "        if now != topic:\n",
         "        if now.id != topic.id:\n",
         f"{SINK}::test_a_topic_that_is_changed_during_the_write_refuses_it",
+    ),
+    # What users of Kafka's source say.
+    Mutant(
+        "assign-takes-whole-topics",
+        "sparkjobs/source/selection.py",
+        "            return (topic, number) in self.assigned\n",
+        "            return topic in dict(self.assigned)\n",
+        f"{SELECTION}::test_the_names_of_kafka_choose_topics_and_partitions",
+    ),
+    Mutant(
+        "other-name-wins-silently",
+        "sparkjobs/source/kafka.py",
+        "        if other.lower() in given:\n",
+        "        if name in given:\n",
+        f"{SELECTION}::test_an_option_that_cannot_be_used_is_refused",
+    ),
+    Mutant(
+        "few-messages-wait-for-ever",
+        "sparkjobs/source/limits.py",
+        "        if rows < self._rows and self._clock() - self._newest < self._delay:\n",
+        "        if rows < self._rows and self._newest > 0 - self._delay:\n",
+        f"{SELECTION}::test_a_stream_waits_for_enough_messages_and_not_for_ever",
+    ),
+    Mutant(
+        "time-of-one-partition-for-all",
+        "sparkjobs/source/request.py",
+        "self.selection.starting_times.get(topic, {}).get(number, self.since)",
+        "self.selection.starting_times.get(topic, {}).get(0, self.newest_since)",
+        f"{SELECTION}::test_times_may_be_of_single_partitions",
+    ),
+    Mutant(
+        "insert-sets-an-offset",
+        "sparkjobs/sink/staging.py",
+        "            if batch.column(name).null_count < batch.num_rows:\n",
+        "            if batch.column(name).null_count > batch.num_rows:\n",
+        f"{SINK}::test_what_the_log_gives_cannot_be_set",
     ),
 ]
