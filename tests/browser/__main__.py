@@ -103,8 +103,10 @@ def pages() -> dict[str, str]:
     from streams.models import Consumer, ConsumerGroup, DeadMessage, Message, RetryMessage
     from tests.browser.shop import page
 
-    names = ("topics", "groups", "backlog", "search", "alarms", "streams", "pipeline", "audit")
-    names = (*names, "archive", "components")
+    names = [
+        *("topics", "groups", "backlog", "search", "alarms", "streams"),
+        *("pipeline", "audit", "archive", "components"),
+    ]
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
     found["index"] = reverse("admin:index")
     found["dead"] = reverse("admin:ems_deadmessage_changelist")

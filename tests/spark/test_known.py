@@ -254,6 +254,9 @@ def test_they_are_options_of_a_stream(config: Config) -> None:
         source = EmsSource({"config": config.path, "topic": "a", **wrong})
         with pytest.raises(BadOption, match="are for a stream"):
             source.reader(source.schema())
+        assigned = EmsSource({"config": config.path, "assign": '{"a": [0]}', **wrong})
+        with pytest.raises(BadOption, match="not for assign"):
+            assigned.streamReader(assigned.schema())
     with pytest.raises(BadOption, match="at most 127"):
         EmsSource({"config": config.path, "reader": "x" * 128}).schema()
     with pytest.raises(BadOption, match="protect must be"):
