@@ -1,4 +1,4 @@
-"""Rolls up the flights by Spark at the end of the demo, if there is Java and pyspark."""
+"""Rolls up the flights by Spark at the end of the demo, and compares all of them."""
 
 from __future__ import annotations
 
@@ -29,31 +29,40 @@ ON_REQUEST = (
 OF_THE_TESTS = settings.BASE_DIR / ".venv" / "bin" / "python"
 
 
-def roll_up(folder: Path, console: Console, interruption: Interruption) -> None:
-    """Run the job, show the topics and the slowest group; or say in one line what to install.
+def roll_up(folder: Path, console: Console, interruption: Interruption) -> bool:
+    """Run the jobs, show the topics and the slowest group; or say in one line what to install.
 
-    Raises ChildEnded if the job fails.
+    Return whether they have run. Raises ChildEnded if one fails.
     """
     if java.missing() and OF_THE_TESTS.exists():
         os.environ.setdefault(java.PYTHON, str(OF_THE_TESTS))
     if (lacking := java.missing()) and lacking == java.lacking_pyspark():
         console.print(ON_REQUEST, markup=False, soft_wrap=True)
-        return
+        return False
     if lacking:
         # The project is not installed, so pip installs it from its checkout.
         here = f"{os.path.relpath(sys.executable)} -m pip install '.[spark]'"
         lacking = lacking.replace(java.INSTALL, here)
         console.print(f"Not rolled up. {lacking}", markup=False, soft_wrap=True)
-        return
+        return False
+    seconds = _run("rollup", folder, interruption)
+    console.print(f"Rolled up by Spark in {seconds:.0f} s:")
+    _show(console)
+    seconds = _run("reconcile", folder, interruption)
+    console.print(f"All messages and deliveries compared by Spark in {seconds:.0f} s.")
+    return True
+
+
+def _run(name: str, folder: Path, interruption: Interruption) -> float:
+    """Run a job of Spark; return how many seconds it took."""
     started = time.monotonic()
-    with running({"rollup": ["ems_spark", "rollup"]}, folder, interruption) as (job,):
+    with running({name: ["ems_spark", name]}, folder, interruption) as (job,):
         while job.status is None:
             interruption.check()
             time.sleep(LOOK_SECONDS)
         if job.status != 0:
             job.check()
-    console.print(f"Rolled up by Spark in {time.monotonic() - started:.0f} s:")
-    _show(console)
+    return time.monotonic() - started
 
 
 def _show(console: Console) -> None:

@@ -19,6 +19,7 @@ from emsproject.demo.models import Flight
 from emsproject.demo.processes import running
 from monitoring.sample.take import sample
 from streams.conf import database
+from streams.models import ConsumerGroup
 
 HOST = "127.0.0.1"
 FAVOURITE_PORT = 8000
@@ -27,9 +28,12 @@ LOOK_SECONDS = 0.1
 DEPARTURE_SECONDS = 1.0
 
 
-def serve(folder: Path, console: Console, interruption: Interruption) -> None:
+def serve(
+    folder: Path, console: Console, interruption: Interruption, *, by_spark: bool = False
+) -> None:
     """Serve the admin until a signal comes; raises Interrupted then.
 
+    ``by_spark``: there are figures of Spark, so their pages are named, too.
     Meanwhile a flight departs every second, and one process consumes for all groups: the pages
     show a system that is at work.
     """
@@ -55,6 +59,8 @@ def serve(folder: Path, console: Console, interruption: Interruption) -> None:
         console.print(
             f"\nThe Overview is at [bold]http://{HOST}:{port}{overview}[/]", soft_wrap=True
         )
+        for title, path in _pages_of_spark() if by_spark else ():
+            console.print(f"{title}: http://{HOST}:{port}{path}", soft_wrap=True)
         console.print(f"Log in as [bold]{USER}[/] with the password [bold]{password}[/]")
         console.print("A flight departs every second while you look.")
         console.print("Ctrl-C ends it, and removes the demo's database.")
@@ -65,6 +71,16 @@ def serve(folder: Path, console: Console, interruption: Interruption) -> None:
             due = time.monotonic() + DEPARTURE_SECONDS
             with suppress(DepartureCancelled):
                 depart(flight)
+
+
+def _pages_of_spark() -> Iterator[tuple[str, str]]:
+    """Yield the title and the path of each page that shows what Spark has written."""
+    group = ConsumerGroup.objects.using(database()).earliest("pk")
+    name = "admin:ems_monitoring_overview_{}".format
+    yield "The topics, ranked by Spark", reverse(name("topics"))
+    yield f"Who in {group} handled what", reverse(name("consumption"), args=[group.pk])
+    yield "The history of the backlogs", reverse(name("backlog"))
+    yield "The verdict of the audit", reverse(name("audit"))
 
 
 def _departures() -> Iterator[Flight]:

@@ -60,6 +60,7 @@ class ConsumptionPage(FiguresPage):
             "client": client,
             "rolled_up_until": pipeline(self.using, self.now, "consumption").until,
             "handling": found,
+            "happened": self.happened(found.since, [group], group.topic, is_one=True),
             "chart": chart(found),
         }
 

@@ -55,9 +55,9 @@ class Command(BaseCommand):
         serves = interactive or options["serve"]
         try:
             with stage.folder_of_its_own(folder):
-                self._play(folder, options["flights"], console, interruption)
+                by_spark = self._play(folder, options["flights"], console, interruption)
                 if serves:
-                    self._serve(folder, console, interruption)
+                    self._serve(folder, console, interruption, by_spark)
                 else:
                     console.print(OVERVIEW, soft_wrap=True)
         except Interrupted:
@@ -68,7 +68,8 @@ class Command(BaseCommand):
 
     def _play(
         self, folder: Path, limit: int | None, console: Console, interruption: Interruption
-    ) -> None:
+    ) -> bool:
+        """Return whether Spark has written figures."""
         flights = list(timetable(limit))
         introduce(console, len(flights))
         call_command("migrate", verbosity=0)
@@ -76,10 +77,12 @@ class Command(BaseCommand):
             raise CommandError("The audit has found something wrong: see above.")
         if wrong := Encore(flights, folder, console, interruption).run():
             raise CommandError("\n".join(["Something is wrong with the encore:", *wrong]))
-        roll_up(folder, console, interruption)
+        return roll_up(folder, console, interruption)
 
-    def _serve(self, folder: Path, console: Console, interruption: Interruption) -> None:
+    def _serve(
+        self, folder: Path, console: Console, interruption: Interruption, by_spark: bool
+    ) -> None:
         try:
-            serve(folder, console, interruption)
+            serve(folder, console, interruption, by_spark=by_spark)
         except Interrupted:  # the way to end it
             console.print()
