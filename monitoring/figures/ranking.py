@@ -36,7 +36,7 @@ Pairs = dict[int, tuple[int | None, int | None]]
 
 
 @dataclass(frozen=True)
-class Compared:
+class RankedFigure:
     """A figure of a time, and of the time before. What is unknown is None.
 
     ``change`` is by which part of what it was before it has changed.
@@ -47,7 +47,7 @@ class Compared:
     change: float | None
 
     @classmethod
-    def of(cls, now: int | None, before: int | None) -> Compared:
+    def of(cls, now: int | None, before: int | None) -> RankedFigure:
         change = (now - before) / before if now is not None and before else None
         return cls(now, before, change)
 
@@ -65,10 +65,10 @@ class RankedTopic:
     place: int | None
     moved: int | None
     is_new: bool
-    messages: Compared
-    bytes: Compared
-    failures: Compared
-    lag: Compared
+    messages: RankedFigure
+    bytes: RankedFigure
+    failures: RankedFigure
+    lag: RankedFigure
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def ranked(
             moved=places_before[pk] - places[pk] if pk in places and pk in places_before else None,
             is_new=pk in new,
             **{
-                figure: Compared.of(*pairs.get(pk, (None, None))) for figure, pairs in found.items()
+                figure: RankedFigure.of(*pairs.get(pk, (None, None)))
+                for figure, pairs in found.items()
             },
         )
         for pk, name in names.items()

@@ -60,12 +60,16 @@ def test_a_step_claims_for_the_client_as_it_is_now(process):
     assert Delivery.objects.get().thread == "worker-0"
 
 
-def test_a_claim_wakes_the_next_worker(process):
+@pytest.mark.parametrize("left", [False, True])
+def test_a_claim_that_leaves_something_wakes_the_next_worker(process, left):
     process.forget_wake_up()
     send("orders", 1)
+    if left:
+        process.turn._turns.claimer.pace.each = 60.0  # seconds: one message is claimed at a time
+        send("orders", 2)
     sequence("default")
     process.worker.step()
-    assert process.woken
+    assert process.woken is left
 
 
 def test_a_worker_that_stops_claims_nothing(process):

@@ -306,7 +306,7 @@ def look(config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def check(*found: NamedFinding) -> list[str]:
         said: list[str] = []
-        result = list(found), "20 messages of 1 partitions, 2 cursors"
+        result = list(found), reconcile.Compared(20, 1, 2, None)
         monkeypatch.setattr(reconcile, "reconcile", lambda *arguments: result)
         assert reconcile.check(spark, config, said.append) == len(found)
         return said

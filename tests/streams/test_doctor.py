@@ -160,7 +160,6 @@ def test_a_topic_that_holds_messages_and_has_no_group_is_a_warning() -> None:
     assert found.level == WARNING
     assert "order holds 2 messages" in found.text
     assert "Did you mean orders?" in found.text
-    assert "Spark stream" in found.hint  # which nobody knows
     assert "delete" not in found.hint
     Topic.objects.filter(name="order").update(archive=True)  # Spark reads it
     assert not [found for found in examine("default") if found.name == "topic"]
