@@ -87,7 +87,7 @@ def test_real_time_is_for_sources_that_spark_has_itself(
 def test_a_state_is_kept_for_each_key(spark: Any, stream: Callable[[str], Any], ran: Ran) -> None:
     from pyspark.sql.streaming import StatefulProcessor
 
-    class Count(StatefulProcessor):
+    class Count(StatefulProcessor):  # type: ignore[misc]  # pyspark has no types for it
         def init(self, handle: Any) -> None:
             self.seen = handle.getValueState("seen", "n long")
 
