@@ -33,6 +33,8 @@ ENDLESS = 100_000_000
 PRODUCERS, PRODUCERS_IN_FULL = 2, 5
 # Prepared messages a second, of each caller.
 RATE = 25.0
+# What a consumer says of another one whose lock is free.
+GONE = "is gone: its lease ends now"
 # What a caller prints when it was answered.
 TOLD = re.compile(r"(\S+): (prepared|committed|rolled back) (\d+)")
 
@@ -121,6 +123,12 @@ class Stage:
                 if found := TOLD.fullmatch(line):
                     producer, what, n = found.groups()
                     yield what, (producer, int(n))
+
+    def taken_for_dead(self) -> Iterator[str]:
+        """Yield which consumers have judged another one, whose lock was free, to be gone."""
+        for process in self.consumers:
+            if GONE in process.log():
+                yield f"{process.name} has taken another consumer for dead, and none has died"
 
     def _cast_services(self) -> None:
         """Cast two services that roll up by Spark: one works, one waits."""
