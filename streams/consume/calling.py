@@ -15,6 +15,7 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.consume.session import Session, say
+from streams.consume.typed import make_body, sorted_out
 from streams.errors import SessionChanged
 from streams.telemetry import around
 
@@ -49,6 +50,8 @@ class HandlerCaller:
         # When the time of the running or next call began; None while that waits for its turn.
         self.since: float | None = None
         self.running = False
+        # Of the running or last call: what its handler did not get, since the body does not fit.
+        self._refused: dict[ReceivedMessage, Exception] = {}
 
     def time_left(self) -> timedelta:
         """Return the time until the running call, or the next one, is overdue.
@@ -77,7 +80,12 @@ class HandlerCaller:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises
-            return [Failure(message.offset, error) for message in messages]
+            return self.failed(messages, error)
+
+    def failed(self, messages: Sequence[ReceivedMessage], error: BaseException) -> list[Failure]:
+        """Return the failures of a call that raised ``error``: it did not get all ``messages``."""
+        refused = self._refused
+        return [Failure(message.offset, refused.get(message, error)) for message in messages]
 
     def called(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
         """Make a call; return what the handler says has failed, and raise what it raises."""
@@ -114,6 +122,19 @@ class HandlerCaller:
 
     def _call(self, argument: Any) -> Any:
         """Call the handler, inside the middleware of the project; return what it returns."""
+        kind, ordered = self._registration.body, self._registration.ordered
+        if kind is None:
+            return self._run(argument)
+        if self._registration.batch is None:
+            make_body(argument, kind)
+            return self._run(argument)
+        fit, self._refused = sorted_out(argument, kind, ordered=ordered is True)
+        returned = self._run(fit) if fit else None
+        if isinstance(returned, Mapping | None):
+            return {**(returned or {}), **self._refused} or None
+        return returned
+
+    def _run(self, argument: Any) -> Any:
         registration = self._registration
         returned = registration.handler(argument)
         if self._async:
