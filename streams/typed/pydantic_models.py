@@ -7,7 +7,7 @@ from typing import Any
 import pydantic
 
 from streams.errors import InvalidBody, InvalidConsumer
-from streams.typed.typed_body import TypedBody, fault
+from streams.typed.typed_body import TypedBody, defined, fault
 
 # An error names so many faults; a body may have thousands.
 MOST_FAULTS = 5
@@ -48,8 +48,9 @@ class ModelBody(TypedBody):
         )
 
     def schema(self, at: str = "#") -> dict[str, Any]:
+        place = f"{at}/$defs/"
         try:
-            return self._adapter.json_schema(ref_template=f"{at}/$defs/{{model}}")
+            return defined(self._adapter.json_schema(ref_template=place + "{model}"), place)
         except pydantic.errors.PydanticInvalidForJsonSchema as error:
             raise InvalidConsumer(f"{self.name} has no JSON Schema: {error.message}") from None
 

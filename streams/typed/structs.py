@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import msgspec
 
 from streams.errors import InvalidBody
-from streams.typed.typed_body import TypedBody, fault
+from streams.typed.typed_body import TypedBody, defined, fault
 
 # How msgspec ends an error: with the place in the body, if that is not the whole of it.
 PLACE = re.compile(r" - at (?P<key>`key` in )?`(?P<path>\$[^`]*)`$")
@@ -38,9 +37,4 @@ class StructBody(TypedBody):
     def schema(self, at: str = "#") -> dict[str, Any]:
         place = f"{at}/$defs/"
         (root,), parts = msgspec.json.schema_components([self.kind], ref_template=place + "{name}")
-        # The definition of the type itself comes first, as pydantic does it.
-        name = root["$ref"].removeprefix(place)
-        own = parts[name]
-        if json.dumps(root["$ref"]) not in json.dumps(parts):  # unless it is in itself
-            del parts[name]
-        return {**own, "$defs": parts} if parts else own
+        return defined({**root, "$defs": parts}, place)

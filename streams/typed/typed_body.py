@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -51,3 +52,18 @@ class TypedBody(ABC):
 def fault(path: str, text: str) -> str:
     """Return what is wrong with the part of a body at ``path``, such as ``$.lines[2]``."""
     return f"{path}: {text[:1].lower()}{text[1:]}"
+
+
+def defined(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return a schema that only refers to one of its definitions as this definition itself.
+
+    ``place`` is where the definitions are.
+    """
+    ref = schema.get("$ref")
+    if ref is None:
+        return schema
+    parts = dict(schema["$defs"])
+    own = parts[ref.removeprefix(place)]
+    if json.dumps(ref) not in json.dumps(parts):  # unless it is a part of itself
+        del parts[ref.removeprefix(place)]
+    return {**own, "$defs": parts} if parts else dict(own)
