@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from streams.api import ReceivedMessage
@@ -18,6 +19,7 @@ from streams.consume.session import Session, say
 from streams.consume.typed import make_body, sorted_out
 from streams.errors import SessionChanged
 from streams.telemetry import around
+from streams.typed.typed_body import TypedBody
 
 
 class Stretch(Protocol):
@@ -40,7 +42,9 @@ class HandlerCaller:
         lines: Lines | None = None,
     ) -> None:
         self._registration = registration
-        self._handler = around(wrapped(self._call), registration, stretch, using)
+        kind = registration.body
+        call = self._run if kind is None else partial(self._call_typed, kind)
+        self._handler = around(wrapped(call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
         self._async = registration.asynchronous
         self._lines = lines
@@ -120,21 +124,23 @@ class HandlerCaller:
             raise SessionChanged(f"The handler left its connection changed: {left}.")
         return returned
 
-    def _call(self, argument: Any) -> Any:
-        """Call the handler, inside the middleware of the project; return what it returns."""
-        kind, ordered = self._registration.body, self._registration.ordered
-        if kind is None:
-            return self._run(argument)
+    def _call_typed(self, kind: TypedBody, argument: Any) -> Any:
+        """Call the handler with typed bodies; what it does not get, since it does not fit, failed.
+
+        A group that is ordered waits at a failed message, so nothing is left behind one.
+        """
         if self._registration.batch is None:
             make_body(argument, kind)
             return self._run(argument)
-        fit, self._refused = sorted_out(argument, kind, ordered=ordered is True)
+        ordered = self._registration.ordered is True
+        fit, self._refused = sorted_out(argument, kind, ordered=ordered)
         returned = self._run(fit) if fit else None
         if isinstance(returned, Mapping | None):
             return {**(returned or {}), **self._refused} or None
         return returned
 
     def _run(self, argument: Any) -> Any:
+        """Call the handler, inside the middleware of the project; return what it returns."""
         registration = self._registration
         returned = registration.handler(argument)
         if self._async:

@@ -8,6 +8,7 @@ from typing import Any
 
 from streams.api import ReceivedMessage
 from streams.consume.registry import autodiscover, find
+from streams.errors import InvalidBody, describe
 from streams.logs import event
 from streams.typed.typed_body import TypedBody
 
@@ -59,4 +60,9 @@ def check_body(topic: str, group: str, raw: bytes, body_type: str) -> None:
         )
     registration = find(topic, group)
     if registration and registration.body:
-        registration.body.decode(raw, body_type)
+        try:
+            registration.body.decode(raw, body_type)
+        except InvalidBody:
+            raise
+        except Exception as error:  # a validator may raise anything
+            raise InvalidBody(f"$: {describe(error)}") from error
