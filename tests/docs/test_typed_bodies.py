@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from io import StringIO
 from types import ModuleType
@@ -26,7 +26,7 @@ PAGE = DOCS / "guides" / "typed-bodies.md"
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+def place(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Provide the modules of the page; return the function that sends."""
     monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
     for file, text in files(PAGE).items():
@@ -34,7 +34,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
         module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)
         exec(text, vars(module))  # noqa: S102 - the block is ours
-    return sys.modules["shop.checkout"].place
+    found: Callable[..., None] = sys.modules["shop.checkout"].place
+    return found
 
 
 def test_the_order_that_is_placed_is_mailed(place) -> None:
