@@ -7,10 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 from streams import body as bodies
+
+if TYPE_CHECKING:  # type checkers bring it; Python has defaults of type variables from 3.13 on
+    from typing_extensions import TypeVar
+
+    Body_co = TypeVar("Body_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Body_co = TypeVar("Body_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,8 @@ OF_CLAIM = frozenset({"topic", "group", "partition", "attempt", "epoch"})
 
 
 @dataclass(frozen=True)
-class ReceivedMessage:
-    """A message as a handler sees it.
+class ReceivedMessage(Generic[Body_co]):
+    """A message as a handler sees it; ``ReceivedMessage[OrderPlaced]`` has a body of this type.
 
     ``attempt`` counts from 1. ``offset`` is its place in the partition and, with ``topic`` and
     ``partition``, its identity: use the three as the key when a handler must do a thing once.
@@ -73,9 +82,9 @@ class ReceivedMessage:
     epoch: int = field(default_factory=int)  # a plain default would hide __getattr__()
 
     @cached_property
-    def body(self) -> Any:
-        """Return the value that was sent."""
-        return bodies.decode(self.raw_body, self.body_type)
+    def body(self) -> Body_co:
+        """Return the value that was sent, or what the type of the consumer makes of it."""
+        return bodies.decode(self.raw_body, self.body_type)  # type: ignore[no-any-return]
 
     if not TYPE_CHECKING:  # or a type checker would take any name for an attribute
 
@@ -92,8 +101,12 @@ class ReceivedMessage:
             return value
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all fields: a copy, or a message in another process, has no row."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return all fields: a copy, or a message in another process, has no row.
+
+        And the body, if a type has made it: see streams.consume.typed.
+        """
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return state | {"body": self.body, "typed": True} if "typed" in vars(self) else state
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))

@@ -9,11 +9,13 @@ from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from streams.errors import NotSerializable
+from streams.errors import InvalidBody, NotSerializable
 from streams.rules.body import BYTES as BYTES
 from streams.rules.body import DEEPEST, is_too_deep
 from streams.rules.body import JSON as JSON
 from streams.rules.body import TEXT as TEXT
+from streams.typed.known import plain, type_of
+from streams.typed.typed_body import TypedBody
 from streams.unserializable import complaint
 
 PREVIEW_BYTES = 1000
@@ -44,14 +46,33 @@ def encode(value: Any) -> tuple[bytes, str]:
             return value.encode(), TEXT
         if isinstance(value, AsJson):
             value = value.value
-        text = _to_json(value)
+        if kind := type_of(value):
+            value = kind.builtins(value)
+        try:
+            text = _to_json(value)
+        except TypeError:
+            value = plain(value)
+            text = _to_json(value)
         # Counted first, which is quick: most bodies have few levels.
         if text.count("[") + text.count("{") > DEEPEST and is_too_deep(value):
             raise ValueError  # its place is told below
-        return text.encode(), JSON
+        raw = text.encode()
+        if kind:
+            _check(kind, raw)
+        return raw, JSON
+    except NotSerializable:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         text = complaint(value, _writable) or f"The body cannot be written as JSON: {error}"
         raise NotSerializable(text) from error
+
+
+def _check(kind: TypedBody, raw: bytes) -> None:
+    """Refuse what a consumer with this type would reject: most types do not check their values."""
+    try:
+        kind.decode(raw, JSON)
+    except InvalidBody as error:
+        raise NotSerializable(f"The body is no valid {kind.name}: {error}.") from error
 
 
 def _writable(value: Any) -> bool:

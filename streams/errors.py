@@ -268,6 +268,10 @@ class Reject(Exception):
         super().__init__(reason)
 
 
+class InvalidBody(InvalidMessage, Reject):
+    """The body is not of the type that the consumer says. The text names the place of the fault."""
+
+
 class About:
     """A block whose errors of a kind are about one argument."""
 

@@ -141,6 +141,8 @@ def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoi
     """
     if "key" in filters:
         filters["key"] = text_of_key(filters["key"])
+    if "body" in filters:
+        filters["body"] = bodies.decode(*bodies.encode(filters["body"]))
     rows = Message.objects.using(using or alias_of(topic)).filter(partition__topic__name=topic)
     messages = [
         Outgoing(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import time
@@ -54,8 +53,6 @@ def _instead(value: Any) -> str:
         return "a list of its values()"
     if isinstance(value, bytes | bytearray | memoryview):
         return "the bytes as the whole body, or text such as base64"
-    if isinstance(value, enum.Enum):
-        return "its value"
     if isinstance(value, float):
         return "None, or text"
     if isinstance(value, str):

@@ -22,7 +22,7 @@ FLOORS: dict[str, list[set[str]]] = {
     "streams": [
         {"rules"},
         {"errors", "logs", "signals", "unserializable", "outgoing"},
-        {"telemetry"},
+        {"telemetry", "typed"},
         {"database", "conf", "body", "durations", "state_files"},
         {"models", "api", "tracing", "sharding"},
         {"runtime_settings"},

@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from streams.api import ReceivedMessage
@@ -15,8 +16,10 @@ from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.consume.session import Session, say
+from streams.consume.typed import make_body, sorted_out
 from streams.errors import SessionChanged
 from streams.telemetry import around
+from streams.typed.typed_body import TypedBody
 
 
 class Stretch(Protocol):
@@ -39,7 +42,9 @@ class HandlerCaller:
         lines: Lines | None = None,
     ) -> None:
         self._registration = registration
-        self._handler = around(wrapped(self._call), registration, stretch, using)
+        kind = registration.body
+        call = self._run if kind is None else partial(self._call_typed, kind)
+        self._handler = around(wrapped(call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
         self._async = registration.asynchronous
         self._lines = lines
@@ -49,6 +54,8 @@ class HandlerCaller:
         # When the time of the running or next call began; None while that waits for its turn.
         self.since: float | None = None
         self.running = False
+        # Of the running or last call: what its handler did not get, since the body does not fit.
+        self._refused: dict[ReceivedMessage, Exception] = {}
 
     def time_left(self) -> timedelta:
         """Return the time until the running call, or the next one, is overdue.
@@ -77,7 +84,12 @@ class HandlerCaller:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises
-            return [Failure(message.offset, error) for message in messages]
+            return self.failed(messages, error)
+
+    def failed(self, messages: Sequence[ReceivedMessage], error: BaseException) -> list[Failure]:
+        """Return the failures of a call that raised ``error``: it did not get all ``messages``."""
+        refused = self._refused
+        return [Failure(message.offset, refused.get(message, error)) for message in messages]
 
     def called(self, messages: Sequence[ReceivedMessage]) -> list[Failure]:
         """Make a call; return what the handler says has failed, and raise what it raises."""
@@ -112,7 +124,22 @@ class HandlerCaller:
             raise SessionChanged(f"The handler left its connection changed: {left}.")
         return returned
 
-    def _call(self, argument: Any) -> Any:
+    def _call_typed(self, kind: TypedBody, argument: Any) -> Any:
+        """Call the handler with typed bodies; what it does not get, since it does not fit, failed.
+
+        A group that is ordered waits at a failed message, so nothing is left behind one.
+        """
+        if self._registration.batch is None:
+            make_body(argument, kind)
+            return self._run(argument)
+        ordered = self._registration.ordered is True
+        fit, self._refused = sorted_out(argument, kind, ordered=ordered)
+        returned = self._run(fit) if fit else None
+        if isinstance(returned, Mapping | None):
+            return {**(returned or {}), **self._refused} or None
+        return returned
+
+    def _run(self, argument: Any) -> Any:
         """Call the handler, inside the middleware of the project; return what it returns."""
         registration = self._registration
         returned = registration.handler(argument)

@@ -18,6 +18,8 @@ from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.errors import InvalidConsumer
 from streams.rules.names import MAX_NAME, MAX_TAG, validated_name
 from streams.sharding import alias_of, aliases
+from streams.typed.known import typed_body
+from streams.typed.typed_body import TypedBody
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
@@ -28,6 +30,14 @@ OneHandler = TypeVar("OneHandler", bound=Callable[[ReceivedMessage], Async | Non
 BatchHandler = TypeVar(
     "BatchHandler", bound=Callable[[Sequence[ReceivedMessage]], AsyncFailures | Failures | None]
 )
+
+Body = TypeVar("Body")
+Argument = TypeVar("Argument")
+Returned = TypeVar("Returned")
+OfOne = TypeVar("OfOne", bound=Async | None)
+OfBatch = TypeVar("OfBatch", bound=AsyncFailures | Failures | None)
+# What takes a handler whose argument and result are of these types, and returns it.
+TypedHandler = Callable[[Callable[[Argument], Returned]], Callable[[Argument], Returned]]
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Registration:
     retry: RetryPolicy | None
     consume_timeout: float | None
     rehearsable: bool = False
+    body: TypedBody | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +110,46 @@ def consumer(
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
 
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    body: type[Body],
+    batch: None = None,
+    threads: int | None = None,
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | datetime | None = None,
+    ordered: bool = False,
+    atomic: bool = False,
+    tags: Sequence[str] = (),
+    max_retries: int | None = None,
+    retry: RetryPolicy | Sequence[timedelta | float] | None = None,
+    consume_timeout: float | None = None,
+    rehearsable: bool = False,
+) -> TypedHandler[ReceivedMessage[Body], OfOne]: ...
+
+
+@overload
+def consumer(
+    topic: str,
+    *,
+    group: str,
+    body: type[Body],
+    batch: int,
+    threads: int | None = None,
+    mode: Literal["cluster", "broadcast"] = "cluster",
+    start: Literal["earliest", "latest"] | datetime | None = None,
+    ordered: bool = False,
+    atomic: bool = False,
+    tags: Sequence[str] = (),
+    max_retries: int | None = None,
+    retry: RetryPolicy | Sequence[timedelta | float] | None = None,
+    consume_timeout: float | None = None,
+    rehearsable: bool = False,
+) -> TypedHandler[Sequence[ReceivedMessage[Body]], OfBatch]: ...
+
+
 def consumer(
     topic: str,
     *,
@@ -114,6 +165,7 @@ def consumer(
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
     rehearsable: bool = False,
+    body: Any = None,
 ) -> Callable[[Any], Any]:
     """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
 
@@ -142,6 +194,10 @@ def consumer(
     would matter. Only then may a rehearsal call it, whose transactions are rolled back
     (docs/guides/replay.md).
 
+    ``body``: a dataclass, a TypedDict, a Struct of msgspec or a model of pydantic. ``message.body``
+    is such a value, and what cannot be read as one is a dead letter at once, without a call
+    (docs/guides/typed-bodies.md).
+
     Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
     """
     validated_name(topic, "topic", longest_name(MAX_NAME))
@@ -164,6 +220,7 @@ def consumer(
             " no retries: leave out ordered, atomic, threads, max_retries and retry."
         )
     policy = None if retry is None else retry_policy(retry)
+    typed = None if body is None else typed_body(body)
 
     def register(handler: Any) -> Any:
         check(handler, batch)
@@ -182,6 +239,7 @@ def consumer(
             retry=policy,
             consume_timeout=consume_timeout,
             rehearsable=rehearsable,
+            body=typed,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

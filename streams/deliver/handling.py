@@ -311,7 +311,7 @@ class Handling(Calls):
             if self.ordered:  # the failed message was its end; in others the end may be given back
                 delivery.last_offset = last
             self._atomic = False
-            self.settle(after, [Failure(message.offset, error) for message in messages])
+            self.settle(after, self._caller.failed(messages, error))
         else:
             self._tell_all()
         finally:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from streams import body as bodies
 from streams.conf import database
 from streams.consume.outcome.dead_letter import hand_over, is_redrivable
+from streams.consume.typed import check_body
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidMessage
@@ -62,7 +63,9 @@ class EditableContent:
         # A tag of a time with other rules may stay.
         tag = "" if self.tag == letter.tag else self.tag
         key = self.key or None
-        row = checked_row(using, letter.group.topic.name, value, key, tag, headers)
+        topic = letter.group.topic.name
+        row = checked_row(using, topic, value, key, tag, headers)
+        check_body(topic, letter.group.name, row.body, row.body_type)
         return row._replace(tag=self.tag)
 
 

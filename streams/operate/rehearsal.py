@@ -172,8 +172,9 @@ class _Rehearsing:
         self._found = Rehearsal(registration.name)
 
     def run(self, calls: Iterator[list[ReceivedMessage]]) -> Rehearsal:
-        # In a transaction, as that of an atomic handler: a statement that fails breaks it.
-        each = replace(self._registration, atomic=True)
+        # In a transaction, as that of an atomic handler: a statement that fails breaks it. And
+        # nothing waits for a message that fails.
+        each = replace(self._registration, atomic=True, ordered=False)
         with _as_in_a_consumer():
             caller = HandlerCaller(each, None, timeout=self._timeout, using=self._using)
             for messages in calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.core.mail import send_mail
 from django.db import connection, transaction
 from django.db.models import F
 
-from streams import Outgoing, consumer, send, send_many
+from streams import Outgoing, ReceivedMessage, consumer, send, send_many
 from streams.chaos.report import InvariantBroken, Report
 from tests.hostapp.models import Handled, Order
 
@@ -179,6 +180,25 @@ def test_a_batch_handler_is_right(chaos: Any) -> None:
 
     report = chaos.run("book", all_orders)
     assert {case.name for case in report.cases} >= {"split:1"}
+
+
+@pytest.mark.exhaustive
+def test_a_handler_with_typed_bodies_is_right_and_what_does_not_fit_is_rejected(
+    chaos: Any,
+) -> None:
+    @dataclass
+    class Numbered:
+        number: str
+
+    make_counter()
+    send("orders", {"number": 9})
+
+    @consumer("orders", group="book", atomic=True, body=Numbered)
+    def handle(message: ReceivedMessage[Numbered]) -> None:
+        Order.objects.create(number=message.body.number)
+        count()
+
+    chaos.run("book", all_orders)
 
 
 @pytest.mark.exhaustive

@@ -6,8 +6,9 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from django.apps import apps
@@ -81,6 +82,23 @@ def run(end: int = MESSAGES, **options: Any) -> Rehearsal:
         assert contents() == before
         for alias in ALIASES:
             assert not connections[alias].in_atomic_block
+
+
+@pytest.mark.parametrize("batch", [None, 6])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_body_that_is_not_of_the_type_fails_alone(orders, batch, ordered):
+    called: list[Any] = []
+
+    @dataclass
+    class Small:
+        id: Literal[0, 1, 3, 5]
+
+    ConsumerGroup.objects.update(ordered=ordered)
+    register(called.append, batch=batch, ordered=ordered, body=Small)
+    result = run()
+    assert states(result) == "ppfpfp"
+    assert result.messages[2].error.startswith("InvalidBody: $.id: invalid enum value 2")
+    assert len(called) == (4 if batch is None else 1)
 
 
 def states(result: Rehearsal) -> str:

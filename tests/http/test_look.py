@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -70,6 +71,23 @@ def test_a_topic_has_its_partitions_and_what_waits_in_its_inbox(look: Api) -> No
     )
     (listed,) = look.get("/topics").json()["items"]
     assert (listed["partitions"], listed["kept"]) == (2, 3)
+
+
+def test_a_topic_has_the_schema_that_its_consumers_say(look: Api, make_token: MakeToken) -> None:
+    @dataclass
+    class Order:
+        number: int
+
+    consumer("orders", group="mail", body=Order)(lambda message: None)
+    consumer("orders", group="log")(lambda message: None)
+    for topic in ("orders", "films"):
+        create(topic, 1, "default")
+    answer = look.get("/topics/orders/schema").json()
+    assert (answer["topic"], answer["types"]) == ("orders", {"mail": "Order"})
+    assert answer["json_schema"]["properties"] == {"number": {"type": "integer"}}
+    assert look.get("/topics/films/schema").status_code == 404
+    look.token = make_token("read:films")
+    assert look.get("/topics/orders/schema").status_code == 403
 
 
 def test_a_group_says_how_far_it_is_and_who_works_for_it(look: Api) -> None:

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from django.db import OperationalError, connections
 
-from streams import send
+from streams import consumer, send
 from streams.consume.outcome import notices
 from streams.consume.outcome.settle import settle
 from streams.database import remembered
@@ -75,6 +76,27 @@ def ack(api: Api, receipt: str, *results: Any) -> Any:
 
 def offsets(delivery: dict[str, Any]) -> list[int]:
     return [message["offset"] for message in delivery["messages"]]
+
+
+def test_a_client_gets_json_whatever_type_a_consumer_of_the_group_has(
+    api: Api, clean_registry: None
+) -> None:
+    """It has types of its own: it rejects what it cannot read, as it acknowledges the rest."""
+
+    class Order(msgspec.Struct):
+        number: int
+
+    consumer("orders", group="mail", body=Order)(lambda message: None)
+    made(api)
+    send("orders", Order(1))
+    send("orders", {"number": "one"})
+    sequence("default")
+    (delivery,) = pulled(api)
+    bodies = [message["body"] for message in delivery["messages"]]
+    assert bodies == [{"number": 1}, {"number": "one"}]
+    reason = "$.number: expected int, got str"
+    ack(api, delivery["receipt"], 0, {"offset": 1, "outcome": "reject", "reason": reason})
+    assert reason in DeadMessage.objects.get().error
 
 
 def test_a_group_is_made_once_and_stays_as_it_is(api: Api) -> None:

@@ -164,7 +164,6 @@ for _level in range(100_000):  # Python 3.13 writes thousands
         ({7: object()}, "body[7] is of the type object: send a dict, a list, text, a number,"),
         ([Topic(name="orders")], "body[0] is of the type Topic: send its primary key and"),
         ([Topic.objects.all()], "body[0] is of the type QuerySet: send a list of its values()."),
-        ([Line(3)], "body[0] is of the type Line: send a dict, as dataclasses.asdict() makes it."),
         ([iter([1])], "body[0] is of the type list_iterator: send a list."),
         ([1.5, float("nan")], "body[1] is nan: send None, or text."),
         ([time(4, 5, tzinfo=UTC)], "body[0] is of the type time: send its isoformat()."),
@@ -175,7 +174,7 @@ for _level in range(100_000):  # Python 3.13 writes thousands
         ({"a": CIRCLE}, 'body["a"]["again"][0] contains itself: leave that out.'),
         (DEEP, "The body has more than 64 levels, as in body[0][0]"),
     ],
-    ids=range(16),
+    ids=range(15),
 )
 def test_what_cannot_be_written_is_named_with_its_place(value, says):
     with pytest.raises(NotSerializable) as caught:

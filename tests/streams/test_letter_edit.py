@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from streams import Reject, consumer, send
+from streams import ReceivedMessage, Reject, consumer, send
 from streams.body import decode
 from streams.conf import database
+from streams.consume import registry, typed
 from streams.consume.outcome.dead_letter import give_up, redrive
-from streams.errors import InvalidMessage, InvalidName, MessageTooLarge, StreamsError
+from streams.errors import InvalidBody, InvalidMessage, InvalidName, MessageTooLarge, StreamsError
 from streams.models import (
     DeadMessage,
     Delivery,
@@ -125,6 +126,37 @@ def test_text_is_stored_as_typed_and_bytes_from_base64(shop, body_type, typed, v
     assert decode(bytes(letter.body), letter.body_type) == value
     again = EditableContent.of(letter)
     assert again.checked(letter).body == bytes(letter.body)  # what is shown is what is stored
+
+
+@dataclass
+class Bill:
+    amount: int
+
+
+def test_an_edited_body_is_of_the_type_that_the_consumer_has(shop):
+    registry._registered.clear()
+    billed: list[ReceivedMessage[Bill]] = []
+    consumer("orders", group="bill", body=Bill)(billed.append)
+    wrong = edited(the_letter(), body='{"amount": "two"}')
+    with pytest.raises(InvalidBody, match=r"^\$\.amount: expected int, got str$"):
+        edit_and_redrive(the_letter(), wrong, "ann")
+    assert the_letter().edited_at is None
+    assert not LetterEdit.objects.exists()
+    assert edit_and_redrive(the_letter(), repaired(the_letter()), "ann")
+    assert drain("bill").done == 1
+    assert billed[0].body == Bill(2)
+
+
+def test_where_the_consumers_cannot_be_imported_an_edited_body_is_not_checked(
+    shop, monkeypatch, caplog
+):
+    def fail():
+        raise ImportError("No module named 'torch'")
+
+    registry._registered.clear()
+    monkeypatch.setattr(typed, "autodiscover", fail)
+    assert edit_and_redrive(the_letter(), edited(the_letter(), body="[]"), "ann")
+    assert "is not checked: No module named 'torch'" in caplog.text
 
 
 def test_what_it_was_is_kept_with_who_and_when(shop):

@@ -90,6 +90,7 @@ def test_the_signatures_are_these():
         "retry",
         "consume_timeout",
         "rehearsable",
+        "body",
     ]
 
 

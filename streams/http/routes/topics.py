@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ninja import Router, Status
 
 from streams.conf import database
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import page_of_all
-from streams.http.fields import Limit, PageOfAll, Request
+from streams.http.fields import Answer, Limit, PageOfAll, Request
 from streams.http.journal import note, note_changes, who
+from streams.http.problems import Problem
 from streams.http.threads import on_pool
 from streams.models import ConsumerGroup, Partition, Topic
 from streams.nouns.topic import AccessName, PartitionState, TopicInList, TopicState, with_counts
+from streams.observe.contract.json_schema import json_schema
+from streams.observe.contract.types import names_of, types_of
 from streams.observe.inbox import due_counts, due_since
 from streams.operate import topics
 from streams.operate.changes import change
@@ -40,6 +44,17 @@ class TopicChanges(Request):
     retention_consumed: bool | None = None
     archive: bool | None = None
     index_keys: bool | None = None
+
+
+class TopicSchema(Answer):
+    """The JSON Schema of bodies that each consumer of the topic can read.
+
+    ``types`` has the name of the type by group; groups that take any body are not in it.
+    """
+
+    topic: str
+    types: dict[str, str]
+    json_schema: dict[str, Any]
 
 
 @router.get("/topics", response=PageOfAll[TopicInList])
@@ -76,6 +91,19 @@ def _listed(
 @on_pool
 def show_topic(request: ApiRequest, topic: str) -> TopicState:
     return _state(topic_of(topic, database()))
+
+
+@router.get("/topics/{topic}/schema", response=TopicSchema)
+@needs("read", "{topic}")
+@on_pool
+def show_schema(request: ApiRequest, topic: str) -> TopicSchema:
+    """Show the JSON Schema of the bodies. 404: no consumer of the project says a type of them."""
+    types = types_of(topic_of(topic, database()).name)
+    if not types:
+        raise Problem(404, "unknown", f"No consumer of {topic} says a type of its bodies.")
+    names = names_of(types.values())
+    groups = {group: names[one.kind] for group, one in types.items()}
+    return TopicSchema(topic=topic, types=groups, json_schema=json_schema(types))
 
 
 @router.post("/topics", response={201: TopicState})

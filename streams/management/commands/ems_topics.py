@@ -15,6 +15,7 @@ from streams.log.routes import accept_routes, routes_agree
 from streams.management.acts import ActVerbs
 from streams.management.base import add_dry_run, add_sort, add_watch, counted, number
 from streams.management.verbs.change import ChangeVerb
+from streams.management.verbs.contract import ContractVerbs
 from streams.management.verbs.move import MoveVerb
 from streams.models import Message, Partition, Topic
 from streams.nouns.topic import TopicListed, with_counts
@@ -30,7 +31,7 @@ COLUMNS = ("topic", "access", "partitions", "inbox", "sequenced", "kept", "reten
 PRODUCERS = ("host", "process", "threads", "topics", "messages", "last_sent_at")
 
 
-class Command(ActVerbs, ChangeVerb, MoveVerb):
+class Command(ActVerbs, ChangeVerb, MoveVerb, ContractVerbs):
     noun = Topic
     help = "The topics and their logs: create, change, grow, retire and delete them."
     verbs = {
@@ -44,6 +45,8 @@ class Command(ActVerbs, ChangeVerb, MoveVerb):
         "delete": "delete a retired topic with its messages and groups",
         "routes": "which topics are on which database",
         "move": "move a topic to another database; its offsets and groups go on",
+        "schema": "the JSON Schema of the bodies, as the consumers of the project say it",
+        "asyncapi": "the AsyncAPI document of all topics, groups and types of bodies",
     }
     everywhere = frozenset({"list", "producers"})
 

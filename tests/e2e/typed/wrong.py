@@ -2,6 +2,7 @@
 # ruff: noqa: B018
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from streams import ReceivedMessage, consumer, send
 
@@ -20,6 +21,23 @@ def returns_a_bool(message: ReceivedMessage) -> bool:
     return False
 
 
+@dataclass
+class Film:
+    title: str
+
+
+def typed(message: ReceivedMessage[Film]) -> None:
+    message.body.name  # refused
+
+
+def typed_otherwise(message: ReceivedMessage[str]) -> None: ...
+
+
+consumer("films", group="f", body=Film)(typed)
+consumer("films", group="g", body=Film)(typed_otherwise)  # refused
+consumer("films", group="h", body=Film, batch=2)(typed)  # refused
+consumer("films", group="i", body=Film)(returns_a_bool)  # refused
+consumer("films", group="j", body=Film("M"))(typed)  # refused
 consumer("films", group="a")(many)  # refused
 consumer("films", group="e")(returns_a_bool)  # refused
 consumer("films", group="b", batch=2)(one)  # refused

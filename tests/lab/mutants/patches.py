@@ -22,6 +22,7 @@ from tests.lab.mutants.resident import RESIDENT
 from tests.lab.mutants.rollups import ROLL_UPS
 from tests.lab.mutants.spark import SPARK
 from tests.lab.mutants.two_phase import TWO_PHASE
+from tests.lab.mutants.typed import TYPED
 
 SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
@@ -1339,5 +1340,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
 ]

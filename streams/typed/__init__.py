@@ -1,0 +1,1 @@
+"""The types of bodies: dataclasses, TypedDicts, Structs of msgspec and models of pydantic."""
