@@ -16,6 +16,13 @@ from streams.rules.body import JSON as JSON
 from streams.rules.body import TEXT as TEXT
 from streams.unserializable import complaint
 
+# As other systems name the types.
+CONTENT_TYPES = {
+    JSON: "application/json",
+    TEXT: "text/plain",
+    BYTES: "application/octet-stream",
+}
+
 PREVIEW_BYTES = 1000
 
 # One encoder for all calls: to build one costs more than to encode a small body. A circular body
