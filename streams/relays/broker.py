@@ -160,17 +160,19 @@ class BrokerLink:
     """One connection to a broker, with its channel."""
 
     def __init__(self, url: str, exchange: Any, seconds: float) -> None:
-        from kombu import Connection
+        from kombu.connection import Connection
 
         self.pid = os.getpid()
         self._used_at = time.monotonic()
         self._name = exchange if isinstance(exchange, str) else exchange.name
-        self._client = Connection(url, connect_timeout=seconds, heartbeat=HEARTBEAT_SECONDS)
-        given = dict(self._client.transport_options)
-        self._client.transport_options = timeouts(self._client.transport_cls, seconds) | given
-        self._transport = self._client.transport
+        make: Any = Connection
+        client = make(url, connect_timeout=seconds, heartbeat=HEARTBEAT_SECONDS)
+        # What the URL says comes first.
+        client.transport_options = timeouts(client.transport, seconds) | client.transport_options
+        self._transport = client.transport
         # What says that the broker or the connection is to blame.
-        self.errors = (*self._transport.connection_errors, *self._transport.channel_errors)
+        transport = self._transport
+        self.errors = (OSError, *transport.connection_errors, *transport.channel_errors)
         # Not by the connection of kombu, which tries again and waits in between.
         self._connection = self._transport.establish_connection()
         try:

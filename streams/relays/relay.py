@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit
 
 from streams import body as bodies
 from streams.api import ReceivedMessage
-from streams.conf import MAX_BATCH
 from streams.consume.outcome.backoff import RetryPolicy
 from streams.consume.outcome.failure import ResourceAway
 from streams.consume.registry import Registration, consumer
@@ -59,16 +59,17 @@ def relay(
         raise InvalidConsumer(f"{scheme} drops what it publishes to a fanout exchange.")
     if len(topic.encode()) > LONGEST_TOPIC:
         raise InvalidConsumer(f"The topic of a relay has at most {LONGEST_TOPIC} bytes.")
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
-        raise InvalidConsumer(f"batch must be 1 … {MAX_BATCH}.")
-    if not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
-        raise InvalidConsumer("seconds must be > 0.")
+    if not (isinstance(seconds, int | float) and 0 < seconds <= 3600):
+        raise InvalidConsumer("seconds must be > 0, and at most 3600.")
+    if consume_timeout is not None and consume_timeout <= 3 * seconds:
+        # A call may connect, publish, and connect once more.
+        raise InvalidConsumer("consume_timeout must be more than three times seconds.")
     handler = Relay(to, exchange, RoutingKey(routing_key), seconds, ordered=bool(ordered))
     register: Any = consumer  # the relay is a handler of batches
     register(
         topic,
         group=group or f"relay-{name or scheme}",
-        batch=batch,
+        batch=batch or 0,  # None would be a handler of single messages
         ordered=ordered,
         threads=threads,
         start=start,
@@ -165,6 +166,11 @@ def is_relay(registration: Registration) -> bool:
     return isinstance(registration.handler, Relay)
 
 
+def has_kombu() -> bool:
+    # Once imported it has no spec.
+    return "kombu" in sys.modules or find_spec("kombu") is not None
+
+
 def _scheme(url: Any) -> str:
     """Return the scheme of a broker's URL, which is in no error: it may have a password."""
     try:
@@ -175,7 +181,7 @@ def _scheme(url: Any) -> str:
         scheme = ""
     if not scheme:
         raise InvalidConsumer("to must be the URL of a broker, such as amqp://user:…@host//.")
-    if find_spec("kombu"):
+    if has_kombu():
         from kombu.transport import TRANSPORT_ALIASES
 
         # librabbitmq has no confirms.
