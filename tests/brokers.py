@@ -13,6 +13,9 @@ from typing import Any
 from tests.packages import Unavailable, unpacked
 from tests.servers import Redis, Server, free_port
 
+# Of a message in RabbitMQ.
+LARGEST_BYTES = 1024 * 1024
+
 
 class Killable(Server):
     """A server that may be killed and started again with the same data."""
@@ -59,7 +62,9 @@ class RabbitMQ(Killable):
         erl = programs / "erl"
         erl.write_text((erlang / "bin/erl").read_text().replace(self.BUILT_FOR, str(erlang)))
         erl.chmod(0o755)
-        (self.folder / "rabbit.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{self.port}\n")
+        (self.folder / "rabbit.conf").write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\nmax_message_size = {LARGEST_BYTES}\n"
+        )
         try:
             (self._server,) = usr.glob("lib/rabbitmq/lib/*/sbin/rabbitmq-server")
             (self._names,) = erlang.glob("erts-*/bin/epmd")

@@ -201,10 +201,10 @@ class BrokerLink:
                 headers=dict(one.headers),
                 properties=one.properties,
             )
+            left = _left(until)
             to = {"exchange": self._name, "routing_key": one.routing_key}
             if self._confirms:
                 self._confirms.expect(one)
-                left = _left(until)
                 self._channel.basic_publish(message, mandatory=True, timeout=left, **to)
             elif self._reaches_a_queue(one.routing_key):
                 self._channel.basic_publish(message, **to)
