@@ -171,6 +171,14 @@ def test_after_a_failure_an_ordered_relay_publishes_what_was_sent_before_it_and_
     assert (cursor.next_offset, cursor.attempt, cursor.is_blocked) == (3, 2, True)
 
 
+def test_in_an_ordered_relay_nothing_of_a_key_follows_its_failure():
+    topic_relay(ordered=True, batch=10)
+    broker = scripted(Scripted({"1"}))
+    keys_sent("aaaa")
+    drain()
+    assert broker.calls == [["0"], ["1"]]
+
+
 def test_what_has_failed_before_the_broker_went_away_is_retried_and_not_lost():
     topic_relay(batch=10)
     scripted(Scripted({"1"}, {"3"}))
