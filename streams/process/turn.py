@@ -93,10 +93,10 @@ class Turn:
                 claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
         client = claimer.client_id
+        if handling.outcome.done:
+            self._feed.rest.end(client)
         if handling.away:
             self._feed.rest.begin(handling.away, client, began)
-        elif handling.outcome.done:
-            self._feed.rest.end(client)
         # The retry of what has failed may be due already; a rest that was given back is for others.
         outcome = handling.outcome
         return left or claimer.more or outcome.failed > 0 or outcome.released > 0

@@ -67,6 +67,7 @@ def test_what_was_done_before_is_settled_and_the_rest_comes_again_unspent(ordere
         assert (cursor.next_offset, cursor.attempt, cursor.is_blocked) == (3, 1, False)
     else:
         assert given_back() == [(3, 4)]
+        assert not Delivery.objects.given_back().exclude(started_at=None).exists()
     bank.away_at = None
     assert drain().done == 2
     assert bank.done == [0, 1, 2, 3, 4]
