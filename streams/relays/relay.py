@@ -59,7 +59,7 @@ def relay(
         raise InvalidConsumer(f"{scheme} drops what it publishes to a fanout exchange.")
     if len(topic.encode()) > LONGEST_TOPIC:
         raise InvalidConsumer(f"The topic of a relay has at most {LONGEST_TOPIC} bytes.")
-    if not (isinstance(seconds, int | float) and 0 < seconds <= 3600):
+    if not 0 < seconds <= 3600:
         raise InvalidConsumer("seconds must be > 0, and at most 3600.")
     if consume_timeout is not None and consume_timeout <= 3 * seconds:
         # A call may connect, publish, and connect once more.

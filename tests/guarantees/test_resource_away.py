@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ class Bank:
         self.attempts: set[int] = set()
 
     def __call__(self, messages):
-        failed = {}
+        failed: dict[Any, Exception] = {}
         for message in messages:
             self.attempts.add(message.attempt)
             if self.away_at is not None and message.body >= self.away_at:

@@ -10,7 +10,8 @@ import time
 from typing import Any
 
 import pytest
-from kombu import Connection, Exchange, Queue
+from kombu.connection import Connection
+from kombu.entity import Exchange, Queue
 
 from streams import Outgoing, relay, send, send_many
 from streams.checks import check_settings
@@ -305,7 +306,8 @@ def test_a_message_that_cannot_be_published_fails_alone_after_a_second_try(monke
 
 def test_a_lost_connection_is_made_anew_at_once_and_a_new_one_that_is_lost_is_away(monkeypatch):
     Bound("", "", "plain")
-    lost, made = [False], []
+    lost: list[bool | str] = [False]
+    made = []
     publish, make = brokers.BrokerLink.publish, brokers.BrokerLink.__init__
 
     def loses(self, wanted, answers, until):
