@@ -46,6 +46,8 @@ import sys
 from kombu import Exchange
 from django.core.management import call_command
 from streams import relay
+from streams.process import processes
+processes.LONGEST_PAUSE_SECONDS = 1.0  # it is killed often, and on purpose
 url, ordered, *words = sys.argv[1:]
 relay("orders", to=url, exchange=Exchange("shop", "topic"), routing_key="order.{tag}",
       group="relay", ordered=ordered == "ordered", seconds=5, batch=20)
