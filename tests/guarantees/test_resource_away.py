@@ -164,8 +164,11 @@ def test_a_drain_waits_for_what_is_away_and_says_so_meanwhile(spawn: Spawn, ems_
     send_many([Outgoing("orders", n) for n in range(200)])
     child = spawn(AWAY, "--drain")
     child.expect("bank on orders waits: the bank is closed; next try in 1 s")
-    child.expect("next try in 2 s")
+    child.expect("next try in 4 s")
     wait_for(Consumer.objects.away().filter(away_reason="the bank is closed").exists)
+    (found,) = standings(ConsumerGroup.objects.all(), "default")
+    assert found.lag.away is not None
+    assert found.lag.away >= timedelta(seconds=3)  # it rested 1 s, and then 2 s
     assert Handled.objects.filter(group="tried").count() < 30  # once for each try of a thread
     assert not RetryMessage.objects.exists()
     Handled.objects.create(group="open", topic="", partition=0, offset=0, value="")
