@@ -33,7 +33,7 @@ class Rest:
         self._names = {"topic": registration.topic, "group": registration.group}
         self._lock = threading.Lock()
         self._seconds = 0.0
-        self._began = self._until = 0.0  # of the monotonic clock
+        self._until = 0.0  # of the monotonic clock
 
     @property
     def lasts(self) -> bool:
@@ -42,15 +42,14 @@ class Rest:
     def begin(self, away: ResourceAway, client_id: str, tried_at: float) -> None:
         """Rest, after a call that was tried at ``tried_at`` of the monotonic clock.
 
-        What was tried before the last rest began says nothing new: several threads fail at once.
+        What was tried before the last rest ended says nothing new: several threads fail at once.
         """
         with self._lock:
-            if tried_at < self._began:
+            if tried_at < self._until:
                 return
             doubled = min(2 * self._seconds, LONGEST_REST_SECONDS)
             self._seconds = doubled or FIRST_REST_SECONDS
-            self._began = time.monotonic()
-            self._until = self._began + self._seconds
+            self._until = time.monotonic() + self._seconds
             reason = " ".join(text_of(away).split())
             logger.warning(
                 "%s on %s waits: %s; next try in %d s",
