@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
     from streams.produce.cancel import cancel
     from streams.produce.send import asend, send, send_many
+    from streams.relays.relay import relay
     from streams.two_phase.handle import Prepared
     from streams.two_phase.prepare import prepare, prepared
     from streams.two_phase.registry import checkback
@@ -36,6 +37,7 @@ _HOME = {
     "consumer": "streams.consume.registry",
     "prepare": "streams.two_phase.prepare",
     "prepared": "streams.two_phase.prepare",
+    "relay": "streams.relays.relay",
     "send": "streams.produce.send",
     "send_many": "streams.produce.send",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "consumer",
     "prepare",
     "prepared",
+    "relay",
     "send",
     "send_many",
 ]

@@ -18,6 +18,13 @@ from streams.typed.known import plain, type_of
 from streams.typed.typed_body import TypedBody
 from streams.unserializable import complaint
 
+# As other systems name the types.
+CONTENT_TYPES = {
+    JSON: "application/json",
+    TEXT: "text/plain",
+    BYTES: "application/octet-stream",
+}
+
 PREVIEW_BYTES = 1000
 
 # One encoder for all calls: to build one costs more than to encode a small body. A circular body

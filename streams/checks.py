@@ -42,6 +42,7 @@ from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
+from streams.relays.relay import has_kombu, is_relay
 from streams.runtime_settings import system
 from streams.sharding import aliases
 
@@ -81,7 +82,18 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         *_enabled(),
         *_celery(),
         *_shadows(),
+        *_relays(),
     ]
+
+
+def _relays() -> Iterator[CheckMessage]:
+    names = sorted(f"{one.group} on {one.topic}" for one in registrations() if is_relay(one))
+    if names and not has_kombu():
+        yield Warning(
+            f"kombu is not installed: these relays publish nothing: {', '.join(names)}.",
+            hint="Run “pip install django-ems[relay]”.",
+            id="ems.W027",
+        )
 
 
 def _enabled() -> Iterator[CheckMessage]:

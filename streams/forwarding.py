@@ -10,12 +10,6 @@ from streams import body as bodies
 from streams.api import ReceivedMessage
 from streams.outgoing import SIGNATURE, OutgoingRequest, send, signature
 
-TYPES = {
-    bodies.JSON: "application/json",
-    bodies.TEXT: "text/plain; charset=utf-8",
-    bodies.BYTES: "application/octet-stream",
-}
-
 
 def webhook(
     url: str, secret: str = "", *, allow_private: bool = False, seconds: float = 5.0
@@ -30,7 +24,7 @@ def webhook(
 
     def forward(message: ReceivedMessage) -> None:
         headers = {
-            "Content-Type": TYPES[message.body_type],
+            "Content-Type": _content_type(message.body_type),
             "User-Agent": "ems-webhook",
             # A header is Latin-1; the name of a topic may have any letters.
             "Ems-Id": f"{quote(message.topic)}/{message.partition}@{message.offset}",
@@ -43,3 +37,8 @@ def webhook(
         send(request, allow_private=allow_private, seconds=seconds)
 
     return forward
+
+
+def _content_type(body_type: str) -> str:
+    charset = "; charset=utf-8" if body_type == bodies.TEXT else ""
+    return bodies.CONTENT_TYPES[body_type] + charset

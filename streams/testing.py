@@ -171,7 +171,10 @@ def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Ite
     turns = Turns(claimer)
     batch = current.claimed_at_once(registration)
     while claimed := turns.claim(batch, current.consume_timeout):
-        yield Handling(claimed.delivery, registration, current, retry=claimed.retry).run()
+        handling = Handling(claimed.delivery, registration, current, retry=claimed.retry)
+        yield handling.run()
+        if handling.away:
+            raise handling.away
 
 
 def _broadcast(

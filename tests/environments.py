@@ -6,6 +6,7 @@
 .venv        for the whole suite, with the MySQL driver, which is compiled
 .venv-peers  for the comparison with other systems
 .venv-6.0    and so on: for the quick tests on that version of Django
+.venv-edx    with openedx-events, whose event bus a page of the docs builds over EMS
 .venv-spark  with the oldest pyspark that the jobs, the source and the sink work with
 """
 
@@ -43,8 +44,8 @@ WITHOUT_BEAT = {"6.1"}
 # The first version of what the extra "spark" allows.
 OLDEST_PYSPARK = "4.1.0"
 
-FULL = "mysql,redis,celery,spark,metrics,otel,api,demo,dev,browser"
-LIGHT = "redis,celery,metrics,otel,api,demo,dev"
+FULL = "mysql,redis,celery,spark,metrics,otel,api,relay,demo,dev,browser"
+LIGHT = "redis,celery,metrics,otel,api,relay,demo,dev"
 
 
 # What EMS is compared with: make peers.
@@ -110,6 +111,11 @@ def of_django(version: str) -> Path:
     if version in WITHOUT_BEAT:
         requirements = [*_editable(LIGHT.replace("celery,", "")), "celery", requirements[-1]]
     return _filled(f".venv-{version}", requirements, python=python)
+
+
+def open_edx() -> Path:
+    """Return the Python of an environment with openedx-events; raises Missing."""
+    return _filled(".venv-edx", ["--editable", ".", "openedx-events>=10.5,<11"])
 
 
 def oldest_pyspark() -> Path:

@@ -28,7 +28,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"runtime_settings"},
         {"log", "wakeup"},
         {"produce", "consume", "retain"},
-        {"two_phase", "deliver"},
+        {"two_phase", "deliver", "relays"},
         {"operate", "steps", "observe"},
         {"nouns"},
         {"process", "admin", "schedule", "metrics"},

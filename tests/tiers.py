@@ -93,7 +93,7 @@ ONE_IS_ENOUGH = {
         f"guarantees/test_{name}.py": ON_THE_IDLER_SERVER
         for name in (
             *("autocommit_off", "frozen_connections", "kept_ends", "last_attempts", "moves"),
-            *("namespaces", "outages", "rehearsals", "resets", "rewound_logs", "starts"),
+            *("namespaces", "outages", "rehearsals", "relays", "resets", "rewound_logs", "starts"),
             *("stopping", "two_phase"),
         )
     },

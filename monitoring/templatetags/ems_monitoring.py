@@ -226,6 +226,7 @@ def ems_todo(context: Any, group: Any) -> str:
     calls = context["may_see_groups"], _("See its calls"), f"{here}#clients"
     may, said, url = {
         Trouble.BLOCKED: (context["may_see_groups"], _("See the message that blocks it"), here),
+        Trouble.AWAY: calls,
         Trouble.STUCK: calls,
         Trouble.UNATTENDED: (context["may_see_groups"], _("Run its consumer"), here),
         Trouble.SLOW_CALL: calls,

@@ -11,7 +11,7 @@ from datetime import timedelta
 from streams.api import ReceivedMessage
 from streams.consume.calling import HandlerCaller, Stretch
 from streams.consume.limits import Limits
-from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.failure import Failure, ResourceAway
 from streams.consume.outcome.lines import Lines
 from streams.consume.registry import Registration
 from streams.deliver.closing import Outcome
@@ -47,6 +47,7 @@ class Calls(ABC):
         self.outcome = Outcome()
         self.lost = False  # set by the heartbeat, from another thread
         self.given_up = False  # so, too: an operator has ended the running call
+        self.away: ResourceAway | None = None  # why a call could not be made
         self._stretch = stretch
         self._using = using
         self._slot = slot or UnreadSlot()
@@ -137,18 +138,39 @@ class Calls(ABC):
                 # Called from here: an error keeps the frame that has made the call, and in any
                 # other one its messages would stay.
                 failed = caller.failures(messages)
+                ended = messages[-1].offset + 1
+                if failed:
+                    failed, ended = self._until_away(failed, ended)
                 with self._ending:
                     if failed:
                         self._failures += failed
                         self._failed_bytes += sum(message.size for message in messages)
-                    self._ended = messages[-1].offset + 1
-                slot.end(self._ended, failed)
+                    self._ended = ended
+                slot.end(ended, failed)
+                if self.away:
+                    if ended > stretch.progress:
+                        self._settle_until(ended)
+                    self.release()
+                    return
                 if self._settles_now():
                     self._settle_until(self._ended)
             if stretch.progress > stretch.last_offset:
                 return
         if stretch.progress <= stretch.last_offset:
             self._settle_until(stretch.last_offset + 1)
+
+    def _until_away(self, failed: list[Failure], ended: int) -> tuple[list[Failure], int]:
+        """Return what has failed, and how far the call came before what it needs was away.
+
+        From there on nothing is settled, also not what has been done: those messages come again.
+        """
+        away = [one for one in failed if isinstance(one.error, ResourceAway)]
+        if not away:
+            return failed, ended
+        first = min(away, key=lambda one: one.offset)
+        assert isinstance(first.error, ResourceAway)  # noqa: S101 - for mypy
+        self.away = first.error
+        return [one for one in failed if one.offset < first.offset], first.offset
 
     def _settles_now(self) -> bool:
         checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS

@@ -28,6 +28,7 @@ class Condition(TextChoices):
     """What a group does, in a word that every page, command and answer says."""
 
     BLOCKED = "blocked", gettext_lazy("blocked")  # by a failed message, in an ordered group
+    AWAY = "broker away", gettext_lazy("broker away")  # of a relay, which waits for it
     STUCK = "stuck", gettext_lazy("stuck")  # consumers run, and nothing is finished
     UNATTENDED = "no consumer", gettext_lazy("no consumer")  # and messages wait
     FALLING_BEHIND = "falling behind", gettext_lazy("falling behind")
@@ -41,6 +42,7 @@ class Trouble(TextChoices):
     """Why a group needs somebody, in a word; the worst first."""
 
     BLOCKED = "blocked", gettext_lazy("blocked")
+    AWAY = "broker away", gettext_lazy("broker away")
     STUCK = "stuck", gettext_lazy("stuck")
     UNATTENDED = "no consumer", gettext_lazy("no consumer")
     SLOW_CALL = "slow call", gettext_lazy("slow call")
@@ -168,6 +170,8 @@ def _condition(lag: Lag, future: Clearing, known: Known) -> Condition:
         return Condition.PAUSED
     if lag.blocked:
         return Condition.BLOCKED
+    if lag.away is not None:
+        return Condition.AWAY
     if not lag.consumers:
         return Condition.UNATTENDED if lag.behind or lag.waiting else Condition.IDLE
     if not may_lag(lag):
@@ -183,6 +187,8 @@ def _needs(lag: Lag, now: datetime, known: Known, condition: Condition) -> Itera
     oldest = None if lag.age is None else now - lag.age
     if condition == Condition.BLOCKED:
         yield Need(Trouble.BLOCKED, lag.blocked_at)
+    elif condition == Condition.AWAY and lag.away is not None:
+        yield Need(Trouble.AWAY, now - lag.away)
     elif condition in (Condition.STUCK, Condition.UNATTENDED):
         yield Need(Trouble(condition.value), oldest)
     elif known.beyond_at or condition == Condition.FALLING_BEHIND:

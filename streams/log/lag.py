@@ -45,8 +45,9 @@ CHUNK = 200
 
 Place = tuple[int, int]  # group, partition
 
-# What is counted of each group; and for how many microseconds its oldest dead letter has waited.
-WAITING, DEAD, CONSUMERS, DEAD_AGE = "waiting", "dead", "consumers", "dead age"
+# What is counted of each group; and for how many microseconds its oldest dead letter has waited,
+# and what a client of it needs has been away.
+WAITING, DEAD, CONSUMERS, DEAD_AGE, AWAY = "waiting", "dead", "consumers", "dead age", "away"
 Counted = tuple[str, int]  # one of these, and the group
 
 
@@ -83,6 +84,7 @@ class Lag:
     reset_at: datetime | None = None  # the newest reset: ``done`` does not compare across it
     dead_age: timedelta | None = None  # since the oldest letter of ``dead``
     called_at: datetime | None = None  # since when the oldest claim is in hand
+    away: timedelta | None = None  # for how long a client has lacked what its handlers need
     places: Sequence[CursorPlace] = ()
 
     @property
@@ -112,6 +114,7 @@ def countable(groups: Iterable[ConsumerGroup], using: str) -> dict[Counted, Quer
         found[DEAD, group.pk] = letters.filter(group=group.pk)
         found[DEAD_AGE, group.pk] = _oldest(group.pk, using)
         found[CONSUMERS, group.pk] = clients.filter(group=group.pk)
+        found[AWAY, group.pk] = _away(group.pk, using)
     return found
 
 
@@ -160,6 +163,7 @@ def lags(
             reset_at=sums[group.pk].reset_at,
             dead_age=_microseconds(counted.get((DEAD_AGE, group.pk))),
             called_at=sums[group.pk].called_at,
+            away=_microseconds(counted.get((AWAY, group.pk))),
             places=sums[group.pk].places,
         )
         for group in chosen
@@ -246,16 +250,24 @@ def _oldest(group: int, using: str) -> QuerySet[Any]:
     return letters.order_by("redriven_at", "pk").values(value=waits)[:1]
 
 
+def _away(group: int, using: str) -> QuerySet[Any]:
+    """Return for how long, in microseconds, what a client needs has been away; of few rows."""
+    age = ExpressionWrapper(UtcNow() - F("away_since"), output_field=DurationField())
+    clients = Consumer.objects.using(using).away().filter(group=group)
+    return clients.order_by("away_since").values(value=age)[:1]
+
+
 def _microseconds(value: int | None) -> timedelta | None:
     return None if value is None else timedelta(microseconds=max(0, value))
 
 
 def _count_all(groups: list[int], using: str) -> dict[Counted, int]:
-    """Count without a limit. One statement, and one more while there are dead letters."""
+    """Count without a limit. One statement; one more while there are dead letters, or one waits."""
     rows: dict[str, QuerySet[Any]] = {
         WAITING: RetryMessage.objects.using(using).filter(delivery=None),
         DEAD: DeadMessage.objects.using(using).waiting(),
         CONSUMERS: Consumer.objects.using(using).live(),
+        AWAY: Consumer.objects.using(using).away(),
     }
     first, *others = (
         of_groups.filter(group__in=groups)
@@ -266,8 +278,8 @@ def _count_all(groups: list[int], using: str) -> dict[Counted, int]:
         for what, of_groups in rows.items()
     )
     found = {(what, group): n for what, group, n in first.union(*others, all=True)}
-    dead = [group for what, group in found if what == DEAD]
-    ages = {(DEAD_AGE, pk): _oldest(pk, using) for pk in dead}
+    ages = {(DEAD_AGE, group): _oldest(group, using) for what, group in found if what == DEAD}
+    ages |= {(AWAY, group): _away(group, using) for what, group in found if what == AWAY}
     return {**found, **count_each(ages, 1, using)}
 
 

@@ -198,7 +198,7 @@ def consumers(using: str) -> Iterator[Diagnosis]:
 
 
 # What no other diagnosis says of a group.
-SAID = frozenset({Trouble.STUCK, Trouble.SLOW_CALL, Trouble.BEHIND})
+SAID = frozenset({Trouble.AWAY, Trouble.STUCK, Trouble.SLOW_CALL, Trouble.BEHIND})
 
 
 def groups(using: str) -> Iterator[Diagnosis]:
@@ -226,7 +226,11 @@ def groups(using: str) -> Iterator[Diagnosis]:
             said = (f"{need.trouble.label} {standing.told(need)}".strip() for need in found)
             text = f"{lag.group}: {'; '.join(said)}"
             hint = "ems_groups deliveries %s --open shows what its clients have in hand."
-            yield Diagnosis(WARNING, "group", text, hint % lag.group.name)
+            hint %= lag.group.name
+            if found[0].trouble == Trouble.AWAY:
+                clients = Consumer.objects.using(using).away().filter(group=lag.group)
+                hint = "; ".join(sorted(set(clients.values_list("away_reason", flat=True))))
+            yield Diagnosis(WARNING, "group", text, hint)
             continue
         else:
             continue

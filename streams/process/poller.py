@@ -32,8 +32,8 @@ class ProcessPoller(Poller):
         self._note(look.started)
         ready = self._ready(look)
         # Busy workers look by themselves when they are done. Only when an idle one is woken is the
-        # next look made sooner.
-        woken = [feed for feed in ready if self._pool.wake(feed)]
+        # next look made sooner. A group that rests is not done: a drain waits for it.
+        woken = [feed for feed in ready if not feed.rest.lasts and self._pool.wake(feed)]
         # A drain ends when nothing was found and no worker was busy before, during or after the
         # look, nor during the looks at the other databases of the process.
         nothing_left = self._drain and not (ready or look.moved)

@@ -18,6 +18,7 @@ from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.pace import Pace
 from streams.models import Consumer, ConsumerGroup, Cursor
 from streams.process.shared.gate import Gate
+from streams.process.shared.rest import Rest
 from streams.sharding import is_sharded
 from streams.telemetry import handled
 
@@ -75,6 +76,7 @@ class RunningGroup:
         self.locks = CursorLocks()
         self.threads = threads(registration, using, overrides)
         self.gate = Gate()
+        self.rest = Rest(self.group, registration, using)
         self._using = using
         self._overrides = overrides
         self._fresh_until = 0.0

@@ -49,7 +49,7 @@ class Turn:
         If it has not, the group is woken when there is more.
         """
         limits = self._feed.limits()
-        if limits is None:
+        if limits is None or self._feed.rest.lasts:
             return False
         self._runtime.idle_limit.allow(limits.consume_timeout)
         if self._runtime.lifecycle.stopping:
@@ -92,6 +92,11 @@ class Turn:
                 took = time.monotonic() - began
                 claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
+        client = claimer.client_id
+        if handling.outcome.done:
+            self._feed.rest.end(client)
+        if handling.away:
+            self._feed.rest.begin(handling.away, client, began)
         # The retry of what has failed may be due already; a rest that was given back is for others.
         outcome = handling.outcome
         return left or claimer.more or outcome.failed > 0 or outcome.released > 0

@@ -37,6 +37,7 @@ def test_the_public_names_are_these():
         "consumer",
         "prepare",
         "prepared",
+        "relay",
         "send",
         "send_many",
     ]

@@ -56,6 +56,7 @@ class ConsumerAdmin(ReadOnly):
     fields = (
         ("client_id", "group"),
         ("is_live", "started_at", "lease_until"),
+        ("away_since", "away_reason"),
         "calls",
         "deliveries",
     )

@@ -36,6 +36,14 @@ class AttemptsExhausted(Exception):
     """No attempt was left when the message came up again."""
 
 
+class ResourceAway(Exception):
+    """What the handler needs is away, such as the broker of a relay: no message has failed.
+
+    The message and those after it are given back with their attempts unspent, and the group rests
+    in this process: see process/shared/rest.py.
+    """
+
+
 class SkippedByOperator(Exception):
     """An operator skipped the message, which blocked an ordered group."""
 

@@ -186,7 +186,8 @@ def leave_range(delivery: Delivery, held: models.QuerySet[Delivery]) -> bool:
 
 
 def _waiting() -> dict[str, Any]:
-    return {"token": "", "deadline": UtcNow(), "thread": ""}
+    # If the one call had begun, what it needs was away: it counts as not begun.
+    return {"token": "", "deadline": UtcNow(), "thread": "", "started_at": None}
 
 
 def _write_range(delivery: Delivery, first: int) -> None:

@@ -225,7 +225,7 @@ class Command(BaseCommand):
 
         def recover() -> None:
             autodiscover()
-            chosen = registrations(options["topic"], options["group"])
+            chosen = self.chosen(options)
             for using in by_alias(chosen, options["database"]):
                 with committing(using):
                     Deaths(using).recover()
@@ -234,14 +234,17 @@ class Command(BaseCommand):
         if status := Processes(count, work, drain=drain, recover=recover).run():
             sys.exit(status)
 
+    def chosen(self, options: dict[str, Any]) -> Iterable[Registration]:
+        """Return the registered consumers that the options name."""
+        return registrations(options["topic"], options["group"])
+
     def _consume(self, signals: Signals, **options: Any) -> None:
         if not options.get("checked", True):
             self.check()
         autodiscover()
-        chosen = registrations(options["topic"], options["group"])
-        groups = by_alias(chosen, options["database"])
+        groups = by_alias(self.chosen(options), options["database"])
         if not groups:
-            raise CommandError(none_matches(registrations()))
+            raise CommandError(none_matches(self.chosen({"topic": (), "group": ()})))
         for using in groups:
             if using not in connections:
                 raise CommandError(f"There is no database alias {using!r}.")

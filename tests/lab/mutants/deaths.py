@@ -16,8 +16,8 @@ DEATHS = [
     Mutant(
         "a-failure-not-noted",
         CALLS,
-        "slot.end(self._ended, failed)",
-        "slot.end(self._ended)",
+        "slot.end(ended, failed)",
+        "slot.end(ended)",
         f"{DYING}::test_failures_that_were_not_settled_yet_are_not_lost"
         "_and_what_came_after_is_not_repeated",
     ),

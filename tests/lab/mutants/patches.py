@@ -18,6 +18,7 @@ from tests.lab.mutants.mutant import Mutant
 from tests.lab.mutants.pulls import PULLS
 from tests.lab.mutants.races import RACES
 from tests.lab.mutants.readers import READERS
+from tests.lab.mutants.relays import RELAYS
 from tests.lab.mutants.resident import RESIDENT
 from tests.lab.mutants.rollups import ROLL_UPS
 from tests.lab.mutants.spark import SPARK
@@ -1341,4 +1342,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
+    *RELAYS,
 ]

@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.brokers import DurableRedis, RabbitMQ
 from tests.lab.benchmarks import kept
 from tests.lab.peers.measure import Contest, Figures, Peer, as_json
-from tests.lab.peers.servers import DurableRedis, PostgreSQL, RabbitMQ
+from tests.lab.peers.servers import PostgreSQL
 from tests.packages import Programs, Unavailable
 from tests.servers import MySQL, Redis, Server, ServerFailed
 

@@ -1,0 +1,1 @@
+"""Publishes messages to a broker by kombu, as the handler of a consumer group (extra ``relay``)."""
