@@ -21,6 +21,9 @@ from streams.sharding import alias_of, aliases
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
+# Of a partition, or of each key in it.
+Order = bool | Literal["key"]
+
 Async = Coroutine[Any, Any, None]
 AsyncFailures = Coroutine[Any, Any, Failures | None]
 
@@ -41,7 +44,7 @@ class Registration:
     threads: int | None
     mode: str
     start: str | datetime | None
-    ordered: bool
+    ordered: Order
     atomic: bool
     tags: tuple[str, ...]
     max_retries: int | None
@@ -70,7 +73,7 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -89,7 +92,7 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -107,7 +110,7 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -125,8 +128,9 @@ def consumer(
     ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
     process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
     key are handled one after the other, in the order of sending; a failed one is repeated before
-    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
-    created. ``tags``: only messages with one of these tags; the others are passed over and counted.
+    any later one of its partition, or with "key" before any later one of its key
+    (docs/guides/ordering.md). Both are fixed when the group is created. ``tags``: only messages
+    with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, "earliest",
     "latest" or an aware datetime. It is needed only where the topic holds messages; a broadcast
@@ -152,7 +156,7 @@ def consumer(
     _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
     _require(mode in ("cluster", "broadcast"), "mode", "'cluster' / 'broadcast'")
     _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
-    _require(isinstance(ordered, bool), "ordered", "True / False")
+    _require(isinstance(ordered, bool) or ordered == "key", "ordered", "True / False / 'key'")
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")

@@ -16,6 +16,7 @@ from streams.consume.limits import delay_after_expiry, known_max_retries
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.flood import flood
+from streams.consume.outcome.held_keys import repair_stuck
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
@@ -98,6 +99,7 @@ def sweep(using: str) -> int:
                 ),
             )
             notices.expired(delivery, settlement)
+    repair_stuck(using, BATCH)
     flood.say_withheld()
     _forget_dead_clients(using)
     return taken

@@ -9,6 +9,7 @@ from django.db import connections
 from django.db.models import Case, F, When
 
 from streams.conf import database
+from streams.consume.outcome.held_keys import Place, let_go, lock
 from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
@@ -30,20 +31,25 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
     """Turn a waiting retry into a dead letter; return False if it was claimed or changed."""
     using = retry._state.db or database()
     rows = RetryMessage.objects.using(using)
+    place = Place(retry.group_id, retry.partition_id)
     with own_transaction(using):
+        key = retry.key_hash
+        held = {} if key is None else lock(place, [key], using)
         waiting = rows.filter(pk=retry.pk, delivery=None, attempt=retry.attempt)
         if not waiting.select_for_update(skip_locked=True).exists():
             return False
         verdict = Verdict.of(error, retry.offset, retry.attempt - 1)
         letters = DeadMessage.objects.using(using)
         origin = letters.filter(pk=retry.dead_letter_id or 0)
-        place = retry.group.topic_id, retry.group_id, retry.partition_id
         buried = (
             origin.edited().reopen(verdict)  # the log does not have what was edited
-            or letters.bury(*place, verdict)
+            or letters.bury(retry.group.topic_id, *place, verdict)
             or origin.reopen(verdict)
         )
         rows.filter(pk=retry.pk).delete()
+        for hashed, locked in held.items():
+            if locked.head == retry.offset:
+                let_go(place, hashed, locked, using)
         _note_in_the_log(retry, bool(buried))
     return True
 

@@ -1,0 +1,150 @@
+"""Holds keys of groups ordered by key: parks what must wait for one, and lets the next one go.
+
+Of the retries of a key at most one has a due time: the one for which its held key stands. Every
+change is made under the lock of the held key, which comes after those of cursors and deliveries,
+and before those of retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from django.db import connections
+
+from streams import runtime_settings
+from streams.database.sql import keys as sql
+from streams.database.sql.dialect import execute, fetch
+from streams.database.transactions import own_transaction
+from streams.log.counting import count_each
+from streams.models import Again, ConsumerGroup, HeldKey, RetryMessage
+from streams.models.retry import RetryMessageQuerySet
+
+
+class Place(NamedTuple):
+    """A group in a partition."""
+
+    group: int
+    partition: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A message that waits in the order of its key."""
+
+    again: Again
+    key: str
+    key_hash: int
+
+
+class Locked(NamedTuple):
+    """The row of a held key, whose lock this transaction has."""
+
+    head: int
+    pk: int
+
+
+def held(place: Place, hashes: Collection[int], using: str) -> set[int]:
+    """Return which of ``hashes`` are held, without a lock."""
+    return set(_read(place, hashes, using, lock=False))
+
+
+def lock(place: Place, hashes: Collection[int], using: str) -> dict[int, Locked]:
+    """Lock those of ``hashes`` that are held."""
+    return _read(place, hashes, using, lock=True)
+
+
+def lock_all(place: Place, using: str) -> dict[int, Locked]:
+    """Lock all held keys of the group in the partition, in the order of all who lock several."""
+    rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
+    return lock(place, list(rows.values_list("key_hash", flat=True)), using)
+
+
+def _read(place: Place, hashes: Collection[int], using: str, *, lock: bool) -> dict[int, Locked]:
+    if not hashes:
+        return {}
+    statement = sql.held(connections[using].vendor, len(hashes), lock=lock)
+    rows = fetch(using, statement, [*place, *sorted(hashes)])
+    return {key: Locked(head, pk) for key, head, pk in rows}
+
+
+def wait(place: Place, rows: Sequence[Waiting], using: str) -> None:
+    """Write ``rows``, in the order of their offsets: each key is held by the first of them.
+
+    Behind a message that holds a key already, all are parked. The caller has the locks of the
+    cursors of the place, but for those of other replays.
+    """
+    vendor = connections[using].vendor
+    hashes = {row.key_hash for row in rows}
+    heads = lock(place, hashes, using)
+    if free := sorted(hashes - set(heads)):
+        first = {row.key_hash: row for row in reversed(rows)}
+        for key in free:
+            one = first[key]
+            execute(using, sql.HOLD[vendor], [*place, key, one.key, one.again.offset])
+        execute(using, sql.SOME_HELD, place)
+        heads |= lock(place, free, using)
+    again = [
+        replace(
+            row.again,
+            key_hash=row.key_hash,
+            parked=heads[row.key_hash].head != row.again.offset,
+        )
+        for row in rows
+    ]
+    RetryMessage.objects.using(using).schedule(place.group, place.partition, again)
+
+
+def let_go(place: Place, key: int, locked: Locked, using: str) -> None:
+    """Let the next message of a key go, whose head has ended; free the key if there is none.
+
+    The caller has locked the key, and deleted the retry of its head.
+    """
+    vendor = connections[using].vendor
+    following = fetch(using, sql.NEXT_OF_KEY[vendor], [*place, key])
+    for pk, offset, due_at, delivery in following:
+        if due_at is None and delivery is None:
+            execute(using, sql.UNPARK[vendor], [pk])
+        execute(using, sql.MOVE_HEAD, [offset, locked.pk])
+    if not following:
+        execute(using, sql.FREE_KEY, [locked.pk])
+
+
+def repair(place: Place, hashes: Iterable[int], using: str) -> int:
+    """Let go what follows in those keys whose head is gone; return how many.
+
+    The caller has locked them, or begins with this in its transaction.
+    """
+    repaired = 0
+    for key, locked in sorted(lock(place, list(hashes), using).items()):
+        head = _rows(place, using).filter(offset=locked.head, key_hash=key)
+        if not list(head.exclude(due_at=None).select_for_update().values_list("pk")):
+            let_go(place, key, locked, using)
+            repaired += 1
+    return repaired
+
+
+def repair_stuck(using: str, at_most: int) -> int:
+    """Let go what follows in held keys whose message is gone; return how many there were.
+
+    Nobody should leave one behind: every end of a message lets the next one of its key go.
+    """
+    repaired = 0
+    for _pk, group, partition, key in fetch(using, sql.STUCK_KEYS, [at_most]):
+        with own_transaction(using):
+            repaired += repair(Place(group, partition), [key], using)
+    return repaired
+
+
+def _rows(place: Place, using: str) -> RetryMessageQuerySet:
+    rows = RetryMessage.objects.using(using)
+    return rows.filter(group=place.group, partition=place.partition)
+
+
+def too_many(group: ConsumerGroup, using: str) -> bool:
+    """Tell whether as many messages of the group are parked, or hold a key, as may be."""
+    most = runtime_settings.system("parkedMessagesMax", using)
+    parked = RetryMessage.objects.using(using).filter(group=group.pk, delivery=None, due_at=None)
+    heads = HeldKey.objects.using(using).filter(group=group.pk)
+    return sum(count_each({"parked": parked, "heads": heads}, most, using).values()) >= most

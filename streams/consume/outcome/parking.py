@@ -1,0 +1,97 @@
+"""Says what becomes of each offset of a delivery in a group ordered by key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from streams.consume.outcome.failure import Judged
+from streams.consume.outcome.held_keys import Place, Waiting, wait
+from streams.log.keys import keys_of
+from streams.models import Again, Cursor, Delivery, RetryMessage
+from streams.rules.key import key_hash
+
+
+@dataclass(frozen=True)
+class Parking:
+    """What is written of a delivery's offsets below its new progress, in the order of offsets.
+
+    ``judged`` are the failures that count: the failure of a message whose key another one of the
+    same call holds is none, and neither is its success.
+    """
+
+    stop: int
+    judged: Sequence[Judged] = ()
+    blocking: Again | None = None  # the cursor returns to it
+    waiting: Sequence[Waiting] = ()  # failed or parked messages with a key
+    keyless: Sequence[Again] = ()  # failed messages without one: they wait for no other
+    parked: dict[int, list[int]] = field(default_factory=dict)  # offsets by the hash of the key
+
+    @property
+    def parks(self) -> int:
+        return sum(len(offsets) for offsets in self.parked.values())
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.judged or self.waiting or self.keyless)
+
+    def write(self, delivery: Delivery, cursor: Cursor | None) -> None:
+        """Write the rows, and move the ``cursor`` on, or back to what blocks it, if the delivery
+        has ended.
+
+        The caller has locked the cursor and moved the progress.
+        """
+        place = Place(delivery.group_id, delivery.partition_id)
+        if self.waiting:
+            wait(place, self.waiting, delivery.using)
+        RetryMessage.objects.using(delivery.using).schedule(*place, self.keyless)
+        if cursor is None:
+            return
+        if again := self.blocking:
+            cursor.return_to(again.offset, again.attempt, again.delay, error=again.error)
+        else:
+            cursor.return_to(self.stop)
+
+
+def parking(
+    delivery: Delivery, stop: int, judged: Sequence[Judged], parks: Collection[int], *, blocks: bool
+) -> Parking:
+    """Say what becomes of the offsets from the progress of the delivery to ``stop`` - 1.
+
+    ``parks`` were not handed over. The last one of ``judged``, if it ``blocks``, is not written
+    here: the cursor returns to it.
+    """
+    if not judged and not parks:
+        return Parking(stop)
+    by_offset = {one.failure.offset: one for one in judged}
+    first = min((*by_offset, *parks))
+    keys = keys_of(delivery.partition_id, first, stop, delivery.using)
+    kept: list[Judged] = []
+    waiting: list[Waiting] = []
+    keyless: list[Again] = []
+    parked: dict[int, list[int]] = {}
+    held: set[int] = set()
+    blocking: Again | None = None
+    for offset in range(first, stop):
+        one, key = by_offset.get(offset), keys.get(offset)
+        hashed = None if key is None else key_hash(key)
+        if key is not None and hashed is not None and (offset in parks or hashed in held):
+            waiting.append(Waiting(Again(offset, delivery.attempt), key, hashed))
+            parked.setdefault(hashed, []).append(offset)
+            held.add(hashed)
+            continue
+        if one is None:
+            if offset in parks:  # gone from the log meanwhile: its retry says that it is missing
+                keyless.append(Again(offset, delivery.attempt))
+            continue
+        kept.append(one)
+        if one.again is None:
+            continue
+        if blocks and offset == stop - 1:
+            blocking = one.again
+        elif key is None or hashed is None:
+            keyless.append(one.again)
+        else:
+            waiting.append(Waiting(one.again, key, hashed))
+            held.add(hashed)
+    return Parking(stop, kept, blocking, waiting, keyless, parked)
