@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from streams.consume.limits import Limits
 from streams.consume.outcome.failure import BodyUnread, Failure
-from streams.consume.outcome.held_keys import too_many
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
+from streams.log.held_keys import too_many
 from streams.models import Delivery
 
 
@@ -104,7 +104,7 @@ def close(
         retry=limits.retry,
         missing=len(gone),
         passed=len(passed),
-        parks=delivery.parks.keys() & set(span) - passed,
+        parks=delivery.parks.keys() & set(span) - passed if delivery.group.by_key else (),
         blocks=bool(blocking),
         running=running,
     )

@@ -6,9 +6,9 @@ import json
 from datetime import timedelta
 from typing import NamedTuple
 
-from streams.consume.outcome.held_keys import Place, held, too_many
 from streams.database.sql import keys as sql
 from streams.database.sql.dialect import execute, fetch
+from streams.log.held_keys import Place, held, too_many
 from streams.log.keys import keys_of
 from streams.models import ConsumerGroup, Cursor
 from streams.rules.key import key_hash

@@ -139,6 +139,8 @@ def _state(
 ) -> str:
     """Return what the group will do next with the message, or has done last."""
     if retry and retry.delivery_id is None:
+        if retry.due_at is None:
+            return _("parked until the messages of its key before it are done")
         return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
     if last and last.state == State.START and offset >= last.progress:

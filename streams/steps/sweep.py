@@ -16,11 +16,11 @@ from streams.consume.limits import delay_after_expiry, known_max_retries
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.flood import flood
-from streams.consume.outcome.held_keys import repair_stuck
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.log.foreign import own_rows
+from streams.log.held_keys import repair_stuck
 from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE

@@ -9,12 +9,12 @@ from django.db import connections
 from django.db.models import Case, F, When
 
 from streams.conf import database
-from streams.consume.outcome.held_keys import Place, let_go, lock
 from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
+from streams.log.held_keys import Place, let_go, lock
 from streams.log.places import LogPlace
 from streams.models import (
     Again,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streams.consume.outcome.failure import Judged
-from streams.consume.outcome.held_keys import Place, Waiting, wait
+from streams.log.held_keys import Place, Waiting, wait
 from streams.log.keys import keys_of
-from streams.models import Again, Cursor, Delivery, RetryMessage
+from streams.models import Again, Cursor, Delivery, Message, RetryMessage
+from streams.models.retry import CHUNK
 from streams.rules.key import key_hash
 
 
@@ -51,6 +52,26 @@ class Parking:
             cursor.return_to(again.offset, again.attempt, again.delay, error=again.error)
         else:
             cursor.return_to(self.stop)
+
+
+def wait_in_order(place: Place, rows: Iterable[Again], using: str) -> None:
+    """Write retries of a group by key whose keys are not known yet, each behind its key.
+
+    The caller has locked the cursors of the place.
+    """
+    again = {row.offset: row for row in rows}
+    offsets = sorted(again)
+    for start in range(0, len(offsets), CHUNK):
+        chunk = offsets[start : start + CHUNK]
+        log = Message.objects.using(using).filter(partition=place.partition, offset__in=chunk)
+        keys = dict(log.exclude(key=None).values_list("offset", "key"))
+        wait(
+            place,
+            [Waiting(again[at], key, key_hash(key)) for at, key in sorted(keys.items())],
+            using,
+        )
+        keyless = [again[at] for at in chunk if at not in keys]
+        RetryMessage.objects.using(using).schedule(*place, keyless)
 
 
 def parking(

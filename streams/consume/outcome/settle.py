@@ -12,13 +12,13 @@ from django.db.models import Case, F, When
 
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
 from streams.consume.outcome.failure import Failure, Judged, judge
-from streams.consume.outcome.held_keys import Locked, Place, let_go, lock
 from streams.consume.outcome.parking import Parking, parking
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
+from streams.log.held_keys import Locked, Place, let_go, lock
 from streams.models import Delivery, Kind, State
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
@@ -70,8 +70,9 @@ def settle(
     policy = default_policy() if retry is None else retry
     settlement = Settlement([judge(f, delivery.attempt, max_retries, policy) for f in failures])
     ordered = delivery.group.ordered
+    in_turn = ordered and delivery.kind != Kind.RETRY  # no cursor waits for a retry
     plan: Parking | None = None
-    if delivery.group.by_key and delivery.kind != Kind.RETRY:
+    if in_turn and delivery.group.by_key:
         plan = parking(delivery, progress, settlement.judged, parks, blocks=blocks)
         settlement.judged, settlement.parked = plan.judged, plan.parks
         failures = [one.failure for one in plan.judged]
@@ -117,7 +118,7 @@ def settle(
             update()
             return
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if ordered else None
+            cursor = lock_cursor(delivery) if in_turn else None
             if update():
                 ended = cursor if ends else None
                 settlement.gone = write_failures(delivery, settlement.judged, ended, plan)
@@ -146,7 +147,8 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
 
     def write() -> None:
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if delivery.group.ordered else None
+            in_turn = delivery.group.ordered and delivery.kind != Kind.RETRY
+            cursor = lock_cursor(delivery) if in_turn else None
             held = delivery.held().filter(**unchanged)
             released = held.update(state=State.RELEASED, finished_at=UtcNow())
             if released or _written_before(delivery, state=State.RELEASED):

@@ -59,7 +59,7 @@ HOLD = {
 # Locks the next message of a key, in the order of the log. Index: ems_retry_key alone.
 NEXT_OF_KEY = {
     vendor: (
-        f"SELECT `id`, `offset`, `due_at`, `delivery_id` FROM `ems_retry_msg` {hint}"  # noqa: S608
+        f"SELECT `id`, `offset`, `due_at` FROM `ems_retry_msg` {hint}"  # noqa: S608
         " WHERE `group_id` = %s AND `partition_id` = %s AND `key_hash` = %s"
         f" ORDER BY `offset` LIMIT 1 {LOCK[vendor]}"
     )

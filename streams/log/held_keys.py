@@ -103,8 +103,8 @@ def let_go(place: Place, key: int, locked: Locked, using: str) -> None:
     """
     vendor = connections[using].vendor
     following = fetch(using, sql.NEXT_OF_KEY[vendor], [*place, key])
-    for pk, offset, due_at, delivery in following:
-        if due_at is None and delivery is None:
+    for pk, offset, due_at in following:
+        if due_at is None:
             execute(using, sql.UNPARK[vendor], [pk])
         execute(using, sql.MOVE_HEAD, [offset, locked.pk])
     if not following:
