@@ -10,7 +10,7 @@ from streams.consume.limits import Limits
 from streams.consume.outcome.failure import BodyUnread, Failure
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
-from streams.log.held_keys import too_many
+from streams.log.held_keys import room
 from streams.models import Delivery
 
 
@@ -89,7 +89,8 @@ def close(
     unread = [Failure(n, BodyUnread()) for n in left_out.unread.intersection(span)]
     failures = sorted([*failures, *unread], key=lambda failure: failure.offset)
     blocking = failures if delivery.group.ordered else []
-    if failures and delivery.group.by_key and not too_many(delivery.group, delivery.using):
+    parks = delivery.parks.keys() & span if delivery.group.by_key else set()
+    if failures and delivery.group.by_key and room(delivery.group, delivery.using) > len(parks):
         blocking = [one for one in failures if isinstance(one.error, BodyUnread)]
     if blocking:
         span = range(delivery.progress, blocking[0].offset + 1)
@@ -104,7 +105,7 @@ def close(
         retry=limits.retry,
         missing=len(gone),
         passed=len(passed),
-        parks=delivery.parks.keys() & set(span) - passed if delivery.group.by_key else (),
+        parks=parks.intersection(span) - passed,
         blocks=bool(blocking),
         running=running,
     )

@@ -22,7 +22,7 @@ from streams.models import Again, ConsumerGroup, HeldKey, RetryMessage
 from streams.models.retry import RetryMessageQuerySet
 
 
-class Place(NamedTuple):
+class GroupPartition(NamedTuple):
     """A group in a partition."""
 
     group: int
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class KeyedRow:
     """A message that waits in the order of its key."""
 
     again: Again
@@ -38,38 +38,40 @@ class Waiting:
     key_hash: int
 
 
-class Locked(NamedTuple):
+class LockedKey(NamedTuple):
     """The row of a held key, whose lock this transaction has."""
 
     head: int
     pk: int
 
 
-def held(place: Place, hashes: Collection[int], using: str) -> set[int]:
+def held(place: GroupPartition, hashes: Collection[int], using: str) -> set[int]:
     """Return which of ``hashes`` are held, without a lock."""
     return set(_read(place, hashes, using, lock=False))
 
 
-def lock(place: Place, hashes: Collection[int], using: str) -> dict[int, Locked]:
+def lock(place: GroupPartition, hashes: Collection[int], using: str) -> dict[int, LockedKey]:
     """Lock those of ``hashes`` that are held."""
     return _read(place, hashes, using, lock=True)
 
 
-def lock_all(place: Place, using: str) -> dict[int, Locked]:
+def lock_all(place: GroupPartition, using: str) -> dict[int, LockedKey]:
     """Lock all held keys of the group in the partition, in the order of all who lock several."""
     rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
     return lock(place, list(rows.values_list("key_hash", flat=True)), using)
 
 
-def _read(place: Place, hashes: Collection[int], using: str, *, lock: bool) -> dict[int, Locked]:
+def _read(
+    place: GroupPartition, hashes: Collection[int], using: str, *, lock: bool
+) -> dict[int, LockedKey]:
     if not hashes:
         return {}
     statement = sql.held(connections[using].vendor, len(hashes), lock=lock)
     rows = fetch(using, statement, [*place, *sorted(hashes)])
-    return {key: Locked(head, pk) for key, head, pk in rows}
+    return {key: LockedKey(head, pk) for key, head, pk in rows}
 
 
-def wait(place: Place, rows: Sequence[Waiting], using: str) -> None:
+def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
     """Write ``rows``, in the order of their offsets: each key is held by the first of them.
 
     Behind a message that holds a key already, all are parked. The caller has the locks of the
@@ -78,25 +80,26 @@ def wait(place: Place, rows: Sequence[Waiting], using: str) -> None:
     vendor = connections[using].vendor
     hashes = {row.key_hash for row in rows}
     heads = lock(place, hashes, using)
-    if free := sorted(hashes - set(heads)):
-        first = {row.key_hash: row for row in reversed(rows)}
+    first = {row.key_hash: row for row in reversed(rows)}
+    if free := sorted(hashes - heads.keys()):
         for key in free:
             one = first[key]
             execute(using, sql.HOLD[vendor], [*place, key, one.key, one.again.offset])
         execute(using, sql.SOME_HELD, place)
-        heads |= lock(place, free, using)
     again = [
         replace(
             row.again,
             key_hash=row.key_hash,
-            parked=heads[row.key_hash].head != row.again.offset,
+            parked=row.key_hash in heads or row is not first[row.key_hash],
         )
         for row in rows
+        # A replay may come to the one that holds a key: it waits for its time already.
+        if row.key_hash not in heads or heads[row.key_hash].head != row.again.offset
     ]
     RetryMessage.objects.using(using).schedule(place.group, place.partition, again)
 
 
-def let_go(place: Place, key: int, locked: Locked, using: str) -> None:
+def let_go(place: GroupPartition, key: int, locked: LockedKey, using: str) -> None:
     """Let the next message of a key go, whose head has ended; free the key if there is none.
 
     The caller has locked the key, and deleted the retry of its head.
@@ -111,7 +114,7 @@ def let_go(place: Place, key: int, locked: Locked, using: str) -> None:
         execute(using, sql.FREE_KEY, [locked.pk])
 
 
-def repair(place: Place, hashes: Iterable[int], using: str) -> int:
+def repair(place: GroupPartition, hashes: Iterable[int], using: str) -> int:
     """Let go what follows in those keys whose head is gone; return how many.
 
     The caller has locked them, or begins with this in its transaction.
@@ -133,18 +136,18 @@ def repair_stuck(using: str, at_most: int) -> int:
     repaired = 0
     for _pk, group, partition, key in fetch(using, sql.STUCK_KEYS, [at_most]):
         with own_transaction(using):
-            repaired += repair(Place(group, partition), [key], using)
+            repaired += repair(GroupPartition(group, partition), [key], using)
     return repaired
 
 
-def _rows(place: Place, using: str) -> RetryMessageQuerySet:
+def _rows(place: GroupPartition, using: str) -> RetryMessageQuerySet:
     rows = RetryMessage.objects.using(using)
     return rows.filter(group=place.group, partition=place.partition)
 
 
-def too_many(group: ConsumerGroup, using: str) -> bool:
-    """Tell whether as many messages of the group are parked, or hold a key, as may be."""
-    most = runtime_settings.system("parkedMessagesMax", using)
+def room(group: ConsumerGroup, using: str) -> int:
+    """Return how many more messages of the group may be parked, or hold a key."""
+    most: int = runtime_settings.system("parkedMessagesMax", using)
     parked = RetryMessage.objects.using(using).filter(group=group.pk, delivery=None, due_at=None)
     heads = HeldKey.objects.using(using).filter(group=group.pk)
-    return sum(count_each({"parked": parked, "heads": heads}, most, using).values()) >= most
+    return max(0, most - sum(count_each({"parked": parked, "heads": heads}, most, using).values()))

@@ -28,7 +28,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
-from streams.log.held_keys import Place
+from streams.log.held_keys import GroupPartition
 from streams.log.rewinds import left_out
 from streams.log.skips import THREAD, move_cursor
 from streams.models import (
@@ -276,7 +276,7 @@ class Reset:
             )
         elif self._goal is None:
             rows = list(self._restorable(cursor, move.position, move.target))
-            place = Place(cursor.group_id, cursor.partition_id)
+            place = GroupPartition(cursor.group_id, cursor.partition_id)
             if self.group.by_key:
                 wait_in_order(place, rows, using)
             else:

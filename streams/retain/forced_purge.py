@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
-from streams.log.held_keys import Place, lock_all, repair
+from streams.log.held_keys import GroupPartition, lock_all, repair
 from streams.log.skips import move_cursor, write_skipped
 from streams.models import (
     ConsumerGroup,
@@ -112,8 +112,8 @@ class _Skip:
     def _by_key(self) -> list[int]:
         return [pk for pk, group in self._groups.items() if group.by_key]
 
-    def _place(self, group: int) -> Place:
-        return Place(group, self._partition.pk)
+    def _place(self, group: int) -> GroupPartition:
+        return GroupPartition(group, self._partition.pk)
 
     def _stop_at(self, offsets: Iterable[int]) -> None:
         self._target = min([self._target, *offsets])

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, Reject, consumer, send_many
-from streams.models import Cursor, DeadMessage, HeldKey, RetryMessage
+from streams import Outgoing, Reject, consumer, runtime_settings, send_many
+from streams.consume import registry
+from streams.consume.limits import limits
+from streams.consume.outcome.dead_letter import redrive
+from streams.deliver.handling import Handling
+from streams.log.sequencer import sequence
+from streams.models import (
+    IMMEDIATE,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    HeldKey,
+    Message,
+    RetryMessage,
+    SystemConfig,
+    Topic,
+    UtcNow,
+)
 from streams.observe.audit.walk import audit
+from streams.observe.backlogs import blocked
+from streams.operate.acts.act import Consent
+from streams.operate.acts.replay import ReplayToGroup
+from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.group_deletion import delete_group
+from streams.retain.purge import Purge
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
+from tests.consuming import registered as registered_as
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -191,9 +218,6 @@ def test_a_dead_holder_leaves_nothing_parked_beyond_its_progress():
     drain()
     sent("a1", "b2", "a3")
     process = Process("mail")
-    process.run_until_idle  # noqa: B018
-    from streams.log.sequencer import sequence
-
     sequence("default")
     delivery = process.claim()
     assert delivery.parks.keys() == {1, 3}
@@ -208,3 +232,233 @@ def test_a_dead_holder_leaves_nothing_parked_beyond_its_progress():
     for body in handler.done:
         by_key[body[0]].append(body)
     assert audit("default") == []
+
+
+def test_an_absent_message_stops_its_partition_since_its_key_is_unknown():
+    handler = registered(Recorder(a0=1))
+    sent("a0", "b1", "a2", "b3")
+    sequence("default")
+    Message.objects.filter(offset=2).update(
+        offset=None, due_at=UtcNow(10 * MINUTE)
+    )  # not there yet
+    drain()
+    assert handler.done == ["b1"]
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.is_blocked) == (2, True)
+    Message.objects.filter(offset=None).update(offset=2, due_at=IMMEDIATE)
+    advance(MINUTE)
+    drain()
+    assert (handler.of("a"), handler.of("b")) == (["a0", "a2"], ["b1", "b3"])
+    assert audit("default") == []
+
+
+def test_a_message_whose_key_was_not_seen_at_the_claim_is_not_handed_over():
+    """It was absent then, and has come since: its key may be held."""
+    handler = registered(Recorder(a0=1))
+    sent("a0")
+    drain()
+    sent("b1", "a2", "b3")
+    sequence("default")
+    Message.objects.filter(offset=2).update(offset=None, due_at=UtcNow(10 * MINUTE))
+    process = Process("mail")
+    delivery = process.claim()
+    assert (delivery.parks, delivery.unseen) == ({}, {2})
+    Message.objects.filter(offset=None).update(offset=2, due_at=IMMEDIATE)
+    advance(LONG_AFTER)
+    registration = registered_as("orders", "mail")
+    in_force = limits(delivery.group, registration, "default")
+    Handling(Delivery.objects.get(pk=delivery.pk), registration, in_force).run()
+    assert handler.done == ["b1"]
+    for _ in range(2):
+        advance(MINUTE)
+        drain()
+    assert handler.of("a") == ["a0", "a2"]
+    assert handler.of("b") == ["b1", "b3"]
+
+
+def test_beyond_the_most_that_may_be_parked_the_partition_waits_and_says_so():
+    SystemConfig.objects.create(name="parkedMessagesMax", value=3)
+    runtime_settings.forget()
+    handler = registered(Recorder(a0=2))
+    sent("a0", "a1", "b2", "a3", "b4", "a5", "b6")
+    drain()
+    drain()
+    assert parked() == [1, 3]
+    assert handler.done == ["b2", "b4"]
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.is_blocked) == (5, True)
+    assert "parkedMessagesMax" in cursor.last_error
+    (found,) = blocked("default")
+    assert "orders/0@5" in found.text
+    for _ in range(4):
+        advance(MINUTE)
+        drain()
+    assert handler.of("a") == ["a0", "a1", "a3", "a5"]
+    assert handler.of("b") == ["b2", "b4", "b6"]
+    assert not Cursor.objects.get().is_blocked
+    assert audit("default") == []
+
+
+def test_a_new_failure_beyond_it_blocks_its_partition_as_in_an_ordered_group():
+    SystemConfig.objects.create(name="parkedMessagesMax", value=2)
+    runtime_settings.forget()
+    handler = registered(Recorder(a0=1, c2=1))
+    sent("a0", "a1", "c2", "b3")
+    drain()
+    cursor = Cursor.objects.get()
+    assert (cursor.next_offset, cursor.attempt, cursor.is_blocked) == (2, 2, True)
+    assert handler.done == []
+    advance(MINUTE)
+    drain()
+    assert sorted(handler.done) == ["a0", "a1", "b3", "c2"]
+    assert audit("default") == []
+
+
+class TestAReset:
+    """The keys of what it takes back are free; those that are held before it stay so."""
+
+    def test_frees_the_keys_of_what_is_handled_again(self):
+        handler = registered(Recorder(a1=9))
+        sent("b0", "a1", "a2", "b3")
+        drain()
+        assert holds() == {"a": 1}
+        handler.failures.clear()
+        reset("0")
+        assert (holds(), parked()) == ({}, [])
+        drain()
+        assert handler.done == ["b0", "b3", "b0", "a1", "a2", "b3"]
+        assert audit("default") == []
+
+    def test_keeps_a_key_that_waits_for_an_earlier_message(self):
+        handler = registered(Recorder(a0=1))
+        sent("a0", "a1", "b2", "a3")
+        drain()
+        reset("2")
+        assert (holds(), parked()) == ({"a": 0}, [1])
+        drain()
+        assert (handler.done, parked()) == (["b2", "b2"], [1, 3])
+        advance(MINUTE)
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert audit("default") == []
+
+    def test_when_it_is_undone_lets_each_key_wait_in_its_order(self):
+        handler = registered(Recorder(a1=1))
+        sent("b0", "a1", "a2", "b3", "a4")
+        drain()
+        reset("0")
+        UndoReset().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        assert (holds(), parked()) == ({"a": 1}, [2, 4])
+        advance(MINUTE)
+        drain()
+        assert handler.of("a") == ["a1", "a2", "a4"]
+        assert audit("default") == []
+
+
+def reset(to: str) -> None:
+    ResetGroup(to=to).run(ConsumerGroup.objects.get(), "default", Consent("me"))
+
+
+def test_a_purge_keeps_what_is_parked():
+    handler = registered(Recorder(a0=1))
+    sent("a0", "a1", "b2", "a3", "b4")
+    drain()
+    Topic.objects.update(retention_count=0)
+    Purge("default").run()
+    assert Message.objects.count() == 5
+    advance(MINUTE)
+    drain()
+    assert handler.of("a") == ["a0", "a1", "a3"]
+    Purge("default").run()
+    assert not Message.objects.exists()
+    assert audit("default") == []
+
+
+def test_a_forced_purge_gives_up_what_is_parked_below_it_and_the_key_goes_on():
+    handler = registered(Recorder(a0=9))
+    sent("a0", "a1", "b2", "a3", "a4")
+    drain()
+    Topic.objects.update(retention_count=2)
+    Purge("default", force=True).run()
+    assert (holds(), parked()) == ({"a": 3}, [4])
+    drain()
+    assert handler.of("a") == ["a3", "a4"]
+    assert not HeldKey.objects.exists()
+    assert audit("default") == []
+
+
+def test_a_redriven_letter_waits_for_no_other_message_of_its_key():
+    handler = registered(Recorder(a0=2, a1=9), max_retries=1)
+    sent("a0", "a1", "a2")
+    drain()
+    advance(MINUTE)
+    drain()
+    assert DeadMessage.objects.get().offset == 0
+    assert holds() == {"a": 1}
+    assert redrive(DeadMessage.objects.get())
+    drain()
+    assert handler.done == ["a0"]
+    assert (holds(), parked()) == ({"a": 1}, [2])
+    assert audit("default") == []
+
+
+def test_a_replay_parks_behind_the_keys_that_are_held():
+    handler = registered(Recorder(a1=1))
+    sent("a0", "a1", "a2", "b3")
+    drain()
+    ReplayToGroup.of({"from": "0", "to": "4"}).run(
+        ConsumerGroup.objects.get(), "default", Consent("me")
+    )
+    drain()
+    assert handler.done == ["a0", "b3", "b3"]
+    sweep("default")
+    for _ in range(3):
+        advance(MINUTE)
+        drain()
+    assert [body for body in handler.of("a") if body != "a0"] == ["a1", "a2"]
+    assert not HeldKey.objects.exists()
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
+
+
+def test_a_deleted_group_leaves_no_held_key():
+    registered(Recorder(a0=9))
+    sent("a0", "a1")
+    drain()
+    delete_group(ConsumerGroup.objects.get())
+    assert not HeldKey.objects.exists()
+    assert not RetryMessage.objects.exists()
+
+
+def test_tags_that_the_group_does_not_want_are_not_parked():
+    handler = registered(Recorder(a0=1), tags=["x"])
+    send_many(
+        [
+            Outgoing("orders", "a0", key="a", tag="x"),
+            Outgoing("orders", "a1", key="a", tag="y"),
+            Outgoing("orders", "a2", key="a", tag="x"),
+        ]
+    )
+    drain()
+    send_many([Outgoing("orders", "a3", key="a", tag="y")])
+    drain()
+    assert parked() == [2]
+    advance(MINUTE)
+    drain()
+    assert handler.done == ["a0", "a2"]
+
+
+def test_with_no_key_held_it_sends_the_statements_of_an_ordered_group():
+    counts = {}
+    for order in (True, "key"):
+        name = f"orders-{order}".lower()
+        consumer(name, group="mail", ordered=order, start="earliest")(Recorder())
+        send_many([Outgoing(name, n, key=f"k{n % 3}") for n in range(20)])
+        drain("mail")
+        send_many([Outgoing(name, n, key=f"k{n % 3}") for n in range(20)])
+        with CaptureQueriesContext(connection) as seen:
+            drain("mail")
+        counts[order] = [re.sub(r"\d+", "n", one["sql"])[:60] for one in seen]
+        registry._registered.clear()
+    assert len(counts["key"]) == len(counts[True]) > 10
+    assert counts["key"] == counts[True]

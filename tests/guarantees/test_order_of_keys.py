@@ -198,7 +198,7 @@ def folder(tmp_path: Path, ems_settings: Any) -> None:
     ems_settings(STATE_DIR=str(tmp_path))
 
 
-STORIES = int(os.environ.get("EMS_STORIES", "2"))
+STORIES = int(os.environ.get("EMS_STORIES", "1"))
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])

@@ -14,7 +14,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
-from streams.log.held_keys import Place, let_go, lock
+from streams.log.held_keys import GroupPartition, let_go, lock
 from streams.log.places import LogPlace
 from streams.models import (
     Again,
@@ -31,7 +31,7 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
     """Turn a waiting retry into a dead letter; return False if it was claimed or changed."""
     using = retry._state.db or database()
     rows = RetryMessage.objects.using(using)
-    place = Place(retry.group_id, retry.partition_id)
+    place = GroupPartition(retry.group_id, retry.partition_id)
     with own_transaction(using):
         key = retry.key_hash
         held = {} if key is None else lock(place, [key], using)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streams.consume.outcome.failure import Judged
-from streams.log.held_keys import Place, Waiting, wait
+from streams.log.held_keys import GroupPartition, KeyedRow, wait
 from streams.log.keys import keys_of
 from streams.models import Again, Cursor, Delivery, Message, RetryMessage
 from streams.models.retry import CHUNK
@@ -24,7 +24,7 @@ class Parking:
     stop: int
     judged: Sequence[Judged] = ()
     blocking: Again | None = None  # the cursor returns to it
-    waiting: Sequence[Waiting] = ()  # failed or parked messages with a key
+    waiting: Sequence[KeyedRow] = ()  # failed or parked messages with a key
     keyless: Sequence[Again] = ()  # failed messages without one: they wait for no other
     parked: dict[int, list[int]] = field(default_factory=dict)  # offsets by the hash of the key
 
@@ -42,7 +42,7 @@ class Parking:
 
         The caller has locked the cursor and moved the progress.
         """
-        place = Place(delivery.group_id, delivery.partition_id)
+        place = GroupPartition(delivery.group_id, delivery.partition_id)
         if self.waiting:
             wait(place, self.waiting, delivery.using)
         RetryMessage.objects.using(delivery.using).schedule(*place, self.keyless)
@@ -54,7 +54,7 @@ class Parking:
             cursor.return_to(self.stop)
 
 
-def wait_in_order(place: Place, rows: Iterable[Again], using: str) -> None:
+def wait_in_order(place: GroupPartition, rows: Iterable[Again], using: str) -> None:
     """Write retries of a group by key whose keys are not known yet, each behind its key.
 
     The caller has locked the cursors of the place.
@@ -67,7 +67,7 @@ def wait_in_order(place: Place, rows: Iterable[Again], using: str) -> None:
         keys = dict(log.exclude(key=None).values_list("offset", "key"))
         wait(
             place,
-            [Waiting(again[at], key, key_hash(key)) for at, key in sorted(keys.items())],
+            [KeyedRow(again[at], key, key_hash(key)) for at, key in sorted(keys.items())],
             using,
         )
         keyless = [again[at] for at in chunk if at not in keys]
@@ -88,7 +88,7 @@ def parking(
     first = min((*by_offset, *parks))
     keys = keys_of(delivery.partition_id, first, stop, delivery.using)
     kept: list[Judged] = []
-    waiting: list[Waiting] = []
+    waiting: list[KeyedRow] = []
     keyless: list[Again] = []
     parked: dict[int, list[int]] = {}
     held: set[int] = set()
@@ -97,7 +97,7 @@ def parking(
         one, key = by_offset.get(offset), keys.get(offset)
         hashed = None if key is None else key_hash(key)
         if key is not None and hashed is not None and (offset in parks or hashed in held):
-            waiting.append(Waiting(Again(offset, delivery.attempt), key, hashed))
+            waiting.append(KeyedRow(Again(offset, delivery.attempt), key, hashed))
             parked.setdefault(hashed, []).append(offset)
             held.add(hashed)
             continue
@@ -113,6 +113,6 @@ def parking(
         elif key is None or hashed is None:
             keyless.append(one.again)
         else:
-            waiting.append(Waiting(one.again, key, hashed))
+            waiting.append(KeyedRow(one.again, key, hashed))
             held.add(hashed)
     return Parking(stop, kept, blocking, waiting, keyless, parked)

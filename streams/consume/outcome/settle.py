@@ -18,7 +18,7 @@ from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
-from streams.log.held_keys import Locked, Place, let_go, lock
+from streams.log.held_keys import GroupPartition, LockedKey, let_go, lock
 from streams.models import Delivery, Kind, State
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
@@ -356,9 +356,9 @@ def write_failures(
     return gone
 
 
-def _lock_key(delivery: Delivery) -> tuple[Place, int, Locked] | None:
+def _lock_key(delivery: Delivery) -> tuple[GroupPartition, int, LockedKey] | None:
     """Lock the key that the message of a retry holds; return None if it holds none."""
-    place = Place(delivery.group_id, delivery.partition_id)
+    place = GroupPartition(delivery.group_id, delivery.partition_id)
     for key in _own_retry(delivery).exclude(key_hash=None).values_list("key_hash", flat=True):
         for locked in lock(place, [key], delivery.using).values():
             if locked.head == delivery.first_offset:

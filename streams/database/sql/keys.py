@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.database.sql.dialect import LOCK, MYSQL, NOW, SQLITE, for_each_vendor, placeholders
+from streams.database.sql.dialect import LOCK, MYSQL, SQLITE, for_each_vendor, placeholders
 from streams.database.sql.read import USE_LOG
 
 _USE_KEYS = {MYSQL: "FORCE INDEX (ems_held_key_place)", SQLITE: ""}
@@ -43,18 +43,11 @@ def held(vendor: str, hashes: int, *, lock: bool = False) -> str:
     )
 
 
-# Holds a key. Two may find it free: the cursor of the log and that of a replay. The second one
-# waits here for the first, and changes nothing. Unique key: ems_held_key_place.
-HOLD = {
-    vendor: (
-        "INSERT INTO `ems_held_key` (`group_id`, `partition_id`, `key_hash`, `key`,"  # noqa: S608
-        f" `head_offset`, `held_at`) VALUES (%s, %s, %s, %s, %s, {NOW[vendor]}) {nothing}"
-    )
-    for vendor, nothing in (
-        (MYSQL, "ON DUPLICATE KEY UPDATE `id` = `id`"),
-        (SQLITE, "ON CONFLICT DO NOTHING"),
-    )
-}
+# Holds a key that nobody holds. Who does has locked the cursors of the place, so there is no other.
+HOLD = for_each_vendor(
+    "INSERT INTO `ems_held_key` (`group_id`, `partition_id`, `key_hash`, `key`, `head_offset`,"
+    " `held_at`) VALUES (%s, %s, %s, %s, %s, {now})"
+)
 
 # Locks the next message of a key, in the order of the log. Index: ems_retry_key alone.
 NEXT_OF_KEY = {

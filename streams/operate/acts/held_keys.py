@@ -17,7 +17,7 @@ from streams.consume.outcome.failure import SkippedByOperator
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.errors import AttemptRunning, NotBlocked, PreviewStale
-from streams.log.held_keys import Place, lock
+from streams.log.held_keys import GroupPartition, lock
 from streams.models import HeldKey, RetryMessage, UtcNow
 from streams.operate.acts.act import Act, Consent, Effects, Table
 from streams.wakeup import announce
@@ -39,7 +39,7 @@ class HeldKeyState:
 
 
 @dataclass(frozen=True)
-class Held(Effects):
+class LetGo(Effects):
     """What holds a key, and what was done about it."""
 
     holder: KeyHolder
@@ -85,23 +85,23 @@ class Held(Effects):
 
 
 @dataclass(frozen=True)
-class _LetGo(Act[HeldKey, Held]):
+class _OfHeldKey(Act[HeldKey, LetGo]):
     """An act on the message that holds a key."""
 
     @classmethod
     def is_offered(cls, row: HeldKey, using: str) -> bool:
         return not holder_of(row, using).is_running
 
-    def preview(self, row: HeldKey, using: str) -> Held:
+    def preview(self, row: HeldKey, using: str) -> LetGo:
         """Raises NotBlocked, and AttemptRunning while its message runs."""
         found = holder_of(row, using)
         if found.is_running:
             raise AttemptRunning
-        return Held(found)
+        return LetGo(found)
 
 
 @dataclass(frozen=True)
-class RetryKeyNow(_LetGo):
+class RetryKeyNow(_OfHeldKey):
     """The next attempt at the message that holds a key, without the rest of its wait."""
 
     name = "retry"
@@ -112,13 +112,13 @@ class RetryKeyNow(_LetGo):
         " It counts as always: if it fails, the message waits again."
     )
 
-    def run(self, row: HeldKey, using: str, consent: Consent) -> Held:
+    def run(self, row: HeldKey, using: str, consent: Consent) -> LetGo:
         """Raises NotBlocked, AttemptRunning and PreviewStale."""
-        found: list[Held] = []
+        found: list[LetGo] = []
 
         def work() -> None:
             with short_lock_waits(using, LOCK_SECONDS), own_transaction(using):
-                lock(Place(row.group_id, row.partition_id), [row.key_hash], using)
+                lock(GroupPartition(row.group_id, row.partition_id), [row.key_hash], using)
                 now = self.preview(row, using)
                 if not found:  # else only the reply to an earlier try was lost
                     consent(now)
@@ -131,11 +131,11 @@ class RetryKeyNow(_LetGo):
         retrying(work, using)
         announce(using, [row.group.topic.name])
         (one,) = found
-        return Held(one.holder, [_("%s: its next attempt begins now") % one.holder.place])
+        return LetGo(one.holder, [_("%s: its next attempt begins now") % one.holder.place])
 
 
 @dataclass(frozen=True)
-class SkipKeyToDeadLetters(_LetGo):
+class SkipKeyToDeadLetters(_OfHeldKey):
     """The dead letter of the message that holds a key."""
 
     name = "skip"
@@ -148,7 +148,7 @@ class SkipKeyToDeadLetters(_LetGo):
     destroys = True
     deletes = True
 
-    def run(self, row: HeldKey, using: str, consent: Consent) -> Held:
+    def run(self, row: HeldKey, using: str, consent: Consent) -> LetGo:
         """Raises NotBlocked, AttemptRunning and PreviewStale."""
         found = self.preview(row, using)
         consent(found)
@@ -170,7 +170,7 @@ class SkipKeyToDeadLetters(_LetGo):
         place = row.group.topic.name, row.partition.number, head.offset
         attempt = notices.Attempt(*place, row.group.name, head.attempt - 1)
         notices.died(attempt, reason, consent.who, using)
-        return Held(found.holder, [_("%s: it is a dead letter now") % found.holder.place])
+        return LetGo(found.holder, [_("%s: it is a dead letter now") % found.holder.place])
 
 
 def holder_of(row: HeldKey, using: str) -> KeyHolder:
