@@ -40,6 +40,8 @@ class KeyHolder:
 
     @property
     def state(self) -> str:
+        if self.held.dead:
+            return "dead"
         return "running" if self.is_running else "waiting"
 
     @property

@@ -51,6 +51,7 @@ class Registration:
     retry: RetryPolicy | None
     consume_timeout: float | None
     rehearsable: bool = False
+    on_dead: Literal["hold"] | None = None
 
     @property
     def name(self) -> str:
@@ -74,6 +75,7 @@ def consumer(
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -93,6 +95,7 @@ def consumer(
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -111,6 +114,7 @@ def consumer(
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -129,7 +133,8 @@ def consumer(
     process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
     key are handled one after the other, in the order of sending; a failed one is repeated before
     any later one of its partition, or with "key" before any later one of its key
-    (docs/guides/ordering.md). Both are fixed when the group is created. ``tags``: only messages
+    (docs/guides/ordering.md). Both are fixed when the group is created. ``on_dead="hold"``: with
+    "key", a dead letter holds its key until it is redriven or discarded. ``tags``: only messages
     with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, "earliest",
@@ -167,6 +172,9 @@ def consumer(
             "A broadcast consumer has one thread, which keeps the order of each partition, and"
             " no retries: leave out ordered, atomic, threads, max_retries and retry."
         )
+    _require(on_dead in (None, "hold"), "on_dead", "None / 'hold'")
+    if on_dead and ordered != "key":
+        raise InvalidConsumer("on_dead='hold' needs ordered='key': only there keys are held.")
     policy = None if retry is None else retry_policy(retry)
 
     def register(handler: Any) -> Any:
@@ -186,6 +194,7 @@ def consumer(
             retry=policy,
             consume_timeout=consume_timeout,
             rehearsable=rehearsable,
+            on_dead=on_dead,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

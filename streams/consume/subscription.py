@@ -70,11 +70,11 @@ def subscribe(
     group = retrying(work, using)
     if change := mismatch(registration, group.mode, group.order):
         raise GroupMismatch(f"{change} {mismatch_hint()}")
-    tags = sorted(registration.tags)
-    if tags != (group.tags or []):
+    tags, holds = sorted(registration.tags), registration.on_dead == "hold"
+    if tags != (group.tags or []) or holds != group.hold_dead:
         row = ConsumerGroup.objects.using(using).filter(pk=group.pk)
-        retrying(lambda: row.update(tags=tags), using)
-        group.tags = tags
+        retrying(lambda: row.update(tags=tags, hold_dead=holds), using)
+        group.tags, group.hold_dead = tags, holds
     return group
 
 

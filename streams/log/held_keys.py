@@ -18,7 +18,7 @@ from streams.database.sql import keys as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
 from streams.log.counting import count_each
-from streams.models import Again, ConsumerGroup, HeldKey, RetryMessage
+from streams.models import Again, ConsumerGroup, DeadMessage, HeldKey, RetryMessage
 from streams.models.retry import RetryMessageQuerySet
 
 
@@ -31,11 +31,12 @@ class GroupPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyedRow:
-    """A message that waits in the order of its key."""
+    """A message that waits in the order of its key; or one that is ``dead``, and holds it."""
 
     again: Again
     key: str
     key_hash: int
+    dead: bool = False
 
 
 class LockedKey(NamedTuple):
@@ -84,7 +85,8 @@ def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
     if free := sorted(hashes - heads.keys()):
         for key in free:
             one = first[key]
-            execute(using, sql.HOLD[vendor], [*place, key, one.key, one.again.offset])
+            holds = [*place, key, one.key, one.again.offset, one.dead]
+            execute(using, sql.HOLD[vendor], holds)
         execute(using, sql.SOME_HELD, place)
     again = [
         replace(
@@ -94,6 +96,7 @@ def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
         )
         for row in rows
         # A replay may come to the one that holds a key: it waits for its time already.
+        if not row.dead
         if row.key_hash not in heads or heads[row.key_hash].head != row.again.offset
     ]
     RetryMessage.objects.using(using).schedule(place.group, place.partition, again)
@@ -114,6 +117,36 @@ def let_go(place: GroupPartition, key: int, locked: LockedKey, using: str) -> No
         execute(using, sql.FREE_KEY, [locked.pk])
 
 
+def end_head(
+    place: GroupPartition, key: int, locked: LockedKey, using: str, *, holds: bool
+) -> None:
+    """Let the next message of a key go, or, if ``holds``, keep the key: its head is dead now.
+
+    The caller has locked the key, and deleted the retry of its head.
+    """
+    if holds:
+        execute(using, sql.DEAD_HEAD, [True, locked.pk])
+    else:
+        let_go(place, key, locked, using)
+
+
+def redriven(place: GroupPartition, offsets: Collection[int], using: str) -> dict[int, int]:
+    """Lock the keys that dead letters at these offsets hold; return them by offset.
+
+    They are held by the retries that the caller writes for them.
+    """
+    found = _of_letters(place, offsets, using)
+    for locked in lock(place, found.values(), using).values():
+        execute(using, sql.DEAD_HEAD, [False, locked.pk])
+    return found
+
+
+def _of_letters(place: GroupPartition, offsets: Collection[int], using: str) -> dict[int, int]:
+    rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
+    dead = rows.filter(dead=True, head_offset__in=list(offsets))
+    return dict(dead.values_list("head_offset", "key_hash"))
+
+
 def repair(place: GroupPartition, hashes: Iterable[int], using: str) -> int:
     """Let go what follows in those keys whose head is gone; return how many.
 
@@ -122,7 +155,8 @@ def repair(place: GroupPartition, hashes: Iterable[int], using: str) -> int:
     repaired = 0
     for key, locked in sorted(lock(place, list(hashes), using).items()):
         head = _rows(place, using).filter(offset=locked.head, key_hash=key)
-        if not list(head.exclude(due_at=None).select_for_update().values_list("pk")):
+        is_there = list(head.exclude(due_at=None).select_for_update().values_list("pk"))
+        if not is_there and not _is_dead(place, locked, using):
             let_go(place, key, locked, using)
             repaired += 1
     return repaired
@@ -138,6 +172,13 @@ def repair_stuck(using: str, at_most: int) -> int:
         with own_transaction(using):
             repaired += repair(GroupPartition(group, partition), [key], using)
     return repaired
+
+
+def _is_dead(place: GroupPartition, locked: LockedKey, using: str) -> bool:
+    if not HeldKey.objects.using(using).filter(pk=locked.pk, dead=True).exists():
+        return False
+    letters = DeadMessage.objects.using(using).waiting().filter(offset=locked.head)
+    return letters.filter(group=place.group, partition=place.partition).exists()
 
 
 def _rows(place: GroupPartition, using: str) -> RetryMessageQuerySet:

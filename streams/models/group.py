@@ -67,6 +67,14 @@ class ConsumerGroup(models.Model):
         editable=False,
         help_text=_("Ordered by key: a failed message holds back only the messages of its key."),
     )
+    # That of the decorator of the consumer that has started last, as tags.
+    hold_dead = models.BooleanField(
+        _("dead letters hold"),
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("A dead letter holds its key until it is redriven or discarded."),
+    )
     # Those of the decorator of the consumer that has started last; empty: all messages. Consumers
     # go by their own: what was passed over is known to Spark only from here.
     tags = models.JSONField(_("tags"), null=True, blank=True, editable=False)

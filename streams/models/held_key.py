@@ -12,9 +12,10 @@ from streams.rules.names import MAX_KEY
 class HeldKey(models.Model):
     """A key whose messages wait in a partition, and the one that they wait for.
 
-    Of the retries with this hash at most one has a due time, that of ``head_offset``; the others
-    are parked. Who writes any of them locks this row first: so the next one is let go in the
-    transaction that ends the one before, and nothing is parked behind a key that is free.
+    Of the retries with this hash at most one has a due time, that of ``head_offset``, and none if
+    that is ``dead``; the others are parked. Who writes any of them locks this row first: so the
+    next one is let go in the transaction that ends the one before, and nothing is parked behind a
+    key that is free.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="held_keys", verbose_name=_("group"))
@@ -23,6 +24,12 @@ class HeldKey(models.Model):
     key = NameField(_("key"), max_length=MAX_KEY, help_text=_("The first one with this hash."))
     head_offset = models.BigIntegerField(
         _("message"), help_text=_("The offset of the message for which the others wait.")
+    )
+    dead = models.BooleanField(
+        _("dead"),
+        default=False,
+        db_default=False,
+        help_text=_("That message is a dead letter, which holds the key until it is redriven."),
     )
     held_at = UtcDateTimeField(_("held since"), default=UtcNow)
 

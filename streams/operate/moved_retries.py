@@ -111,6 +111,7 @@ def _copy_held_keys(
             key_hash=key.key_hash,
             key=key.key,
             head_offset=key.head_offset,
+            dead=key.dead,
             held_at=key.held_at,
         )
         Cursor.objects.using(target).filter(**place).update(has_held_keys=True)

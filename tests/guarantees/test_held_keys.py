@@ -15,6 +15,7 @@ from streams.consume import registry
 from streams.consume.limits import limits
 from streams.consume.outcome.dead_letter import redrive
 from streams.deliver.handling import Handling
+from streams.errors import InvalidConsumer
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
@@ -462,3 +463,70 @@ def test_with_no_key_held_it_sends_the_statements_of_an_ordered_group():
         registry._registered.clear()
     assert len(counts["key"]) == len(counts[True]) > 10
     assert counts["key"] == counts[True]
+
+
+class TestADeadLetterThatHolds:
+    """With on_dead="hold" a dead letter keeps its place."""
+
+    def dead(self, **options) -> Recorder:
+        handler = registered(Recorder(a0=2), max_retries=1, on_dead="hold", **options)
+        sent("a0", "a1", "b2")
+        drain()
+        advance(MINUTE)
+        drain()
+        assert DeadMessage.objects.get().offset == 0
+        sent("a3", "b4")
+        drain()
+        assert handler.done == ["b2", "b4"]
+        assert parked() == [1, 3]
+        sweep("default")
+        assert (holds(), parked()) == ({"a": 0}, [1, 3])
+        return handler
+
+    def test_is_handled_in_its_order_once_it_is_redriven(self):
+        handler = self.dead()
+        assert redrive(DeadMessage.objects.get())
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert not HeldKey.objects.exists()
+        assert audit("default") == []
+
+    def test_holds_again_if_it_dies_again(self):
+        handler = self.dead()
+        handler.failures["a0"] = 2
+        redrive(DeadMessage.objects.get())
+        drain()
+        advance(MINUTE)
+        drain()
+        assert parked() == [1, 3]
+        (letter,) = DeadMessage.objects.waiting()
+        redrive(letter)
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert audit("default") == []
+
+    def test_lets_its_key_go_once_it_is_discarded(self):
+        handler = self.dead()
+        assert DeadMessage.objects.get().discard()
+        sweep("default")
+        drain()
+        assert handler.of("a") == ["a1", "a3"]
+        assert not HeldKey.objects.exists()
+        assert audit("default") == []
+
+    def test_holds_also_if_it_is_rejected_at_once(self):
+        def handle(message):
+            if message.body == "a0":
+                raise Reject("odd")
+            done.append(message.body)
+
+        done: list[str] = []
+        registered(handle, on_dead="hold")
+        sent("a0", "a1", "b2")
+        drain()
+        assert (done, holds(), parked()) == (["b2"], {"a": 0}, [1])
+        assert audit("default") == []
+
+    def test_is_refused_where_no_key_is_held(self):
+        with pytest.raises(InvalidConsumer, match="on_dead"):
+            consumer("orders", group="mail", ordered=True, on_dead="hold")(print)

@@ -42,6 +42,8 @@ def message(row: Any) -> str:
 
 @column(_("state"))
 def state(row: Any) -> str:
+    if row.dead:
+        return figures.state(gettext("dead letter"), figures.BAD)
     if row.holder.is_running:
         return figures.state(gettext("running now"))
     return figures.state(gettext("waiting"), figures.WARNING)

@@ -40,6 +40,9 @@ class Parking:
         """Write the rows, and move the ``cursor`` on, or back to what blocks it, if the delivery
         has ended.
 
+        A key that is held by a dead message without a letter, since it was purged meanwhile, is let
+        go by the next sweep.
+
         The caller has locked the cursor and moved the progress.
         """
         place = GroupPartition(delivery.group_id, delivery.partition_id)
@@ -107,6 +110,9 @@ def parking(
             continue
         kept.append(one)
         if one.again is None:
+            if delivery.group.hold_dead and key is not None and hashed is not None:
+                waiting.append(KeyedRow(Again(offset, delivery.attempt), key, hashed, dead=True))
+                held.add(hashed)
             continue
         if blocks and offset == stop - 1:
             blocking = one.again

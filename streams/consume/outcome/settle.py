@@ -18,7 +18,7 @@ from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
-from streams.log.held_keys import GroupPartition, LockedKey, let_go, lock
+from streams.log.held_keys import GroupPartition, LockedKey, end_head, lock
 from streams.models import Delivery, Kind, State
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
@@ -352,7 +352,8 @@ def write_failures(
         else:
             _own_retry(delivery).delete()
             if key:
-                let_go(*key, delivery.using)
+                holds = delivery.group.hold_dead and bool(verdicts) and not gone
+                end_head(*key, delivery.using, holds=holds)
     return gone
 
 

@@ -46,7 +46,7 @@ def held(vendor: str, hashes: int, *, lock: bool = False) -> str:
 # Holds a key that nobody holds. Who does has locked the cursors of the place, so there is no other.
 HOLD = for_each_vendor(
     "INSERT INTO `ems_held_key` (`group_id`, `partition_id`, `key_hash`, `key`, `head_offset`,"
-    " `held_at`) VALUES (%s, %s, %s, %s, %s, {now})"
+    " `dead`, `held_at`) VALUES (%s, %s, %s, %s, %s, %s, {now})"
 )
 
 # Locks the next message of a key, in the order of the log. Index: ems_retry_key alone.
@@ -59,15 +59,19 @@ NEXT_OF_KEY = {
     for vendor, hint in _USE_PARKED.items()
 }
 UNPARK = for_each_vendor("UPDATE `ems_retry_msg` SET `due_at` = {now} WHERE `id` = %s")
-MOVE_HEAD = "UPDATE `ems_held_key` SET `head_offset` = %s WHERE `id` = %s"
+MOVE_HEAD = "UPDATE `ems_held_key` SET `head_offset` = %s, `dead` = 0 WHERE `id` = %s"
+DEAD_HEAD = "UPDATE `ems_held_key` SET `dead` = %s WHERE `id` = %s"
 FREE_KEY = "DELETE FROM `ems_held_key` WHERE `id` = %s"
 
-# Finds held keys whose message is neither due nor held by a delivery: nobody would let them go.
-# Indexes: the primary key, and ems_retry_place once for each held key.
+# Finds held keys whose message is neither due nor held by a delivery, nor a dead letter that waits:
+# nobody would let them go. Indexes: the primary key, and ems_retry_place, or ems_dead_place, once
+# for each held key.
 STUCK_KEYS = (
     "SELECT h.`id`, h.`group_id`, h.`partition_id`, h.`key_hash` FROM `ems_held_key` h"
     " LEFT JOIN `ems_retry_msg` r ON r.`group_id` = h.`group_id`"
     " AND r.`partition_id` = h.`partition_id` AND r.`offset` = h.`head_offset`"
     " AND r.`key_hash` = h.`key_hash` AND r.`due_at` IS NOT NULL"
-    " WHERE r.`id` IS NULL ORDER BY h.`id` LIMIT %s"
+    " WHERE r.`id` IS NULL AND NOT (h.`dead` AND EXISTS (SELECT 1 FROM `ems_dead_msg` d"
+    " WHERE d.`group_id` = h.`group_id` AND d.`partition_id` = h.`partition_id`"
+    " AND d.`offset` = h.`head_offset` AND d.`redriven_at` IS NULL)) ORDER BY h.`id` LIMIT %s"
 )

@@ -90,11 +90,14 @@ class _OfHeldKey(Act[HeldKey, LetGo]):
 
     @classmethod
     def is_offered(cls, row: HeldKey, using: str) -> bool:
-        return not holder_of(row, using).is_running
+        found = holder_of(row, using)
+        return not found.is_running and not found.held.dead
 
     def preview(self, row: HeldKey, using: str) -> LetGo:
         """Raises NotBlocked, and AttemptRunning while its message runs."""
         found = holder_of(row, using)
+        if found.held.dead:
+            raise NotBlocked(_("A dead letter holds the key: redrive or discard it."))
         if found.is_running:
             raise AttemptRunning
         return LetGo(found)
