@@ -31,6 +31,7 @@ from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.forget import ForgetReader
 from streams.operate.acts.give_up import GiveUpCall
 from streams.operate.acts.held_keys import RetryKeyNow, SkipKeyToDeadLetters
+from streams.operate.acts.order import OrderByKey
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
     CheckNow,
@@ -85,6 +86,14 @@ def blocked() -> ConsumerGroup:
             raise ValueError("no")
 
     send_many([Outgoing("orders", n, key="k") for n in range(5)])
+    drain()
+    return ConsumerGroup.objects.select_related("topic").get()
+
+
+def ordered() -> ConsumerGroup:
+    """An ordered group that nobody serves."""
+    consumer("orders", group="mail", ordered=True)(print)
+    send_many([Outgoing("orders", n) for n in range(10)])
     drain()
     return ConsumerGroup.objects.select_related("topic").get()
 
@@ -235,6 +244,7 @@ STAGES: dict[AnyAct, Stage] = {
     ReplayToGroup: Stage(group, PART, {"from": "2", "to": "soon"}, replay),
     CancelReplay: Stage(replayed, wrong={"number": "x"}, disturb=cancel),
     GiveUpCall: Stage(slow, wrong={"delivery": "x"}, disturb=release_all),
+    OrderByKey: Stage(ordered, disturb=serve),
     DeleteGroup: Stage(group, disturb=serve),
     GrowTopic: Stage(topic, {"partitions": 5}, {"partitions": 0}, grow),
     RetireTopic: Stage(topic, disturb=retire),

@@ -14,11 +14,15 @@ from streams import Outgoing, Reject, consumer, runtime_settings, send_many
 from streams.consume import registry
 from streams.consume.limits import limits
 from streams.consume.outcome.dead_letter import redrive
+from streams.consume.outcome.expire import expire
+from streams.consume.outcome.settle import keep_below
 from streams.deliver.handling import Handling
-from streams.errors import InvalidConsumer
+from streams.errors import GroupActive, GroupMismatch, InvalidConsumer
+from streams.log.held_keys import GroupPartition, repair
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
+    Again,
     ConsumerGroup,
     Cursor,
     DeadMessage,
@@ -33,6 +37,7 @@ from streams.models import (
 from streams.observe.audit.walk import audit
 from streams.observe.backlogs import blocked
 from streams.operate.acts.act import Consent
+from streams.operate.acts.order import OrderByKey
 from streams.operate.acts.replay import ReplayToGroup
 from streams.operate.acts.reset import ResetGroup, UndoReset
 from streams.operate.group_deletion import delete_group
@@ -505,6 +510,13 @@ class TestADeadLetterThatHolds:
         assert handler.of("a") == ["a0", "a1", "a3"]
         assert audit("default") == []
 
+    def test_a_repair_of_its_key_changes_nothing(self):
+        self.dead()
+        key = HeldKey.objects.get()
+        place = GroupPartition(key.group_id, key.partition_id)
+        assert repair(place, [key.key_hash], "default") == 0
+        assert (holds(), parked()) == ({"a": 0}, [1, 3])
+
     def test_lets_its_key_go_once_it_is_discarded(self):
         handler = self.dead()
         assert DeadMessage.objects.get().discard()
@@ -530,3 +542,84 @@ class TestADeadLetterThatHolds:
     def test_is_refused_where_no_key_is_held(self):
         with pytest.raises(InvalidConsumer, match="on_dead"):
             consumer("orders", group="mail", ordered=True, on_dead="hold")(print)
+
+
+class TestTheChangeOfAnOrderedGroup:
+    """An ordered group becomes one that is ordered by key, by an act, when nothing is open."""
+
+    def blocked(self) -> Recorder:
+        handler = Recorder(a0=1)
+        consumer("orders", group="mail", ordered=True)(handler)
+        sent("a0", "b1", "a2", "b3")
+        drain()
+        assert handler.done == []
+        registry._registered.clear()
+        return registered(handler)
+
+    def test_keeps_what_has_failed_in_its_place(self):
+        handler = self.blocked()
+        with pytest.raises(GroupMismatch, match="ordered is key"):
+            drain()
+        OrderByKey().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        handler.failures["a0"] = 1
+        advance(MINUTE)
+        drain()
+        assert (handler.done, holds(), parked()) == (["b1", "b3"], {"a": 0}, [2])
+        advance(MINUTE)
+        drain()
+        assert handler.of("a") == ["a0", "a2"]
+        assert audit("default") == []
+
+    def test_is_refused_while_something_is_open(self):
+        self.blocked()
+        registry._registered.clear()
+        consumer("orders", group="mail", ordered=True)(print)
+        advance(MINUTE)
+        process = Process("mail")
+        process.claim()
+        with pytest.raises(GroupActive, match="live consumers"):
+            OrderByKey().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        process.client.deregister()
+        with pytest.raises(GroupActive, match="open deliveries"):
+            OrderByKey().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        assert ConsumerGroup.objects.get().strict
+
+
+def test_a_retry_that_is_asked_for_again_stays_parked():
+    handler = registered(Recorder(a0=1))
+    sent("a0", "a1")
+    drain()
+    group = ConsumerGroup.objects.get()
+    RetryMessage.objects.schedule(group.pk, Cursor.objects.get().partition_id, [Again(1, 1)])
+    assert parked() == [1]
+    drain()
+    assert handler.done == []
+
+
+def test_a_claim_without_a_held_key_does_not_forget_the_others():
+    handler = registered(Recorder(a0=1))
+    sent("a0")
+    drain()
+    sent("b1")
+    drain()
+    sent("a2")
+    drain()
+    assert (handler.done, parked()) == (["b1"], [2])
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["alone", "known"])
+def test_a_message_that_ends_its_process_holds_its_key_alone(known):
+    """Its host knows which call ran; or it was claimed alone, since it has failed before."""
+    handler = registered(Recorder())
+    sent("a0", "b1", "a2", "b3")
+    sequence("default")
+    delivery = Process("mail").claim(4 if known else 1)
+    in_force = limits(delivery.group, registered_as("orders", "mail"), "default")
+    if known:
+        keep_below(delivery, 1)
+    assert expire(delivery, in_force.max_retries, timedelta(0), dead=True)
+    assert (holds(), Cursor.objects.get().next_offset) == ({"a": 0}, 1)
+    drain()
+    assert handler.of("a") == ["a0", "a2"]
+    assert handler.of("b") == ["b1", "b3"]
+    assert audit("default") == []

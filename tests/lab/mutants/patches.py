@@ -9,6 +9,7 @@ from tests.lab.mutants.broadcast import BROADCAST
 from tests.lab.mutants.deaths import DEATHS
 from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.handlers import HANDLERS
+from tests.lab.mutants.held_keys import HELD_KEYS
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
 from tests.lab.mutants.lake import LAKE
@@ -1339,5 +1340,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *HELD_KEYS),
 ]
