@@ -47,7 +47,7 @@ class Closed:
 
     @property
     def parked(self) -> int:
-        return self.settlement.parked
+        return len(self.settlement.parked)
 
     @property
     def outcome(self) -> Outcome:
@@ -65,7 +65,8 @@ class Closed:
     @property
     def outcomes(self) -> dict[int, str]:
         """Return what the log says of the offsets that are not done."""
-        named = {one.failure.offset: "retry" for one in self.settlement.judged}
+        named = dict.fromkeys(self.settlement.parked, "parked")
+        named |= {one.failure.offset: "retry" for one in self.settlement.judged}
         return named | {one.failure.offset: "dead" for one in self.settlement.dead}
 
 

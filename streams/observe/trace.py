@@ -112,6 +112,8 @@ def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
         if delivery.state == State.RELEASED:
             return _("released"), ""
         return _("lost: its consumer died, or took too long"), delivery.error
+    if offset in delivery.parks:
+        return _("parked"), ""
     counts = (
         (delivery.failed - len(failures), _("failed")),
         (delivery.missing, _("missing")),

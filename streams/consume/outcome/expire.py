@@ -91,8 +91,9 @@ def expire(
             ends = [delivery.progress] if cursor and not ran else unsettled(delivery)
             judged = [_end(delivery, offset, reason) for offset in ends]
             plan = None
-            if cursor and ran:
-                plan = parking(delivery, end, judged, delivery.parks, blocks=False)
+            if cursor and delivery.group.by_key:
+                stop = end if ran else delivery.progress + 1
+                plan = parking(delivery, stop, judged, _parked(delivery, stop), blocks=False)
                 judged = list(plan.judged)
             settlement = Settlement(judged, write_failures(delivery, judged, cursor, plan))
         else:
@@ -104,7 +105,7 @@ def expire(
                     Judged(Failure(offset, reason), replace(first, offset=offset))
                     for offset in unsettled(delivery)
                 ]
-                plan = parking(delivery, end, failed, delivery.parks, blocks=False)
+                plan = parking(delivery, end, failed, _parked(delivery, end), blocks=False)
                 write_failures(delivery, plan.judged, cursor, plan)
             elif cursor:
                 cursor.return_to(
@@ -120,6 +121,10 @@ def was_given_up(delivery: Delivery) -> bool:
     """Tell whether an operator has ended the delivery, whose lease is lost."""
     rows = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
     return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()
+
+
+def _parked(delivery: Delivery, stop: int) -> set[int]:
+    return delivery.parks.keys() & range(delivery.progress, stop)
 
 
 def _end(delivery: Delivery, offset: int, reason: Exception) -> Judged:

@@ -29,8 +29,8 @@ class Parking:
     parked: dict[int, list[int]] = field(default_factory=dict)  # offsets by the hash of the key
 
     @property
-    def parks(self) -> int:
-        return sum(len(offsets) for offsets in self.parked.values())
+    def parks(self) -> frozenset[int]:
+        return frozenset(at for offsets in self.parked.values() for at in offsets)
 
     @property
     def is_empty(self) -> bool:

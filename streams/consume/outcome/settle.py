@@ -34,7 +34,7 @@ class Settlement:
     judged: Sequence[Judged]
     gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
     by_another: bool = False  # another call, with the same token, had recorded it before
-    parked: int = 0  # offsets that wait for a message of their key
+    parked: frozenset[int] = frozenset()  # offsets that wait for a message of their key
 
     @property
     def dead(self) -> list[Judged]:
@@ -80,7 +80,9 @@ def settle(
     ends = progress > last_offset
     state = State.START
     if ends:
-        state = State.RETRY if failures or delivery.failed else State.DONE
+        # What is parked comes again, as what has failed.
+        comes_again = failures or delivery.failed or delivery.parked or (plan and plan.parks)
+        state = State.RETRY if comes_again else State.DONE
     vendor = connections[delivery.using].vendor
     told = {failure.offset: describe(failure.error) for failure in failures}
     errors = delivery.noted(told) if told else None

@@ -467,15 +467,13 @@ SETTLE = [
         "streams/consume/outcome/settle.py",
         """\
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if ordered else None
+            cursor = lock_cursor(delivery) if in_turn else None
             if update():
-                settlement.gone = write_failures(delivery, settlement.judged, cursor)
 """,
         """\
         if update():
             with own_transaction(delivery.using):
-                cursor = lock_cursor(delivery) if ordered else None
-                settlement.gone = write_failures(delivery, settlement.judged, cursor)
+                cursor = lock_cursor(delivery) if in_turn else None
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
@@ -775,8 +773,8 @@ ORDERED = [
     Mutant(
         "expired-in-order-waits-as-a-retry",
         "streams/consume/outcome/expire.py",
-        "            if cursor:\n",
-        "            if None:\n",
+        "            elif cursor:\n",
+        "            elif None:\n",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
