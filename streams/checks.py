@@ -26,7 +26,7 @@ from django.db import DatabaseError, connections, router
 
 from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
-from streams.consume.registry import autodiscover, by_alias, registrations
+from streams.consume.registry import Order, autodiscover, by_alias, registrations
 from streams.consume.subscription import (
     mismatch,
     mismatch_hint,
@@ -364,15 +364,16 @@ def _consumers(alias: str) -> Iterator[CheckMessage]:
     since it runs before it.
     """
     topics = dict(Topic.objects.using(alias).values_list("name", "pk"))
-    columns = ("topic__name", "name", "mode", "ordered")
-    groups = {
-        (topic, name): (mode, ordered)
-        for topic, name, mode, ordered in ConsumerGroup.objects.using(alias).values_list(*columns)
+    columns = ("topic__name", "name", "mode", "ordered", "by_key")
+    rows = ConsumerGroup.objects.using(alias).values_list(*columns)
+    groups: dict[tuple[str, str], tuple[str, Order]] = {
+        (topic, name): (mode, "key" if by_key else ordered)
+        for topic, name, mode, ordered, by_key in rows
     }
     creates = system("autoCreateTopic", alias)
     for registration in by_alias(registrations(), alias).get(alias, []):
         if found := groups.get((registration.topic, registration.group)):
-            if text := mismatch(registration, found[0], ordered=found[1]):
+            if text := mismatch(registration, *found):
                 yield Warning(text, hint=mismatch_hint(), id="ems.W012")
         elif registration.topic in topics:
             if needs_start(registration):

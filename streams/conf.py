@@ -94,6 +94,8 @@ RUN_TIME = {
     # 0: a claim is one batch.
     "consumerClaimSeconds": RunTime(0.25, at_least=0, at_most=10),
     "consumerRetryMaxTimes": RunTime(16, at_least=0),
+    # Of a group by key: messages that wait for their key, and those for which they wait.
+    "parkedMessagesMax": RunTime(10_000, at_most=10**6),
     "consumeTimeoutSeconds": RunTime(60),
     "dedupWindowSeconds": RunTime(600),
     # Of prepared messages: check n + 1 comes n + 1 steps after check n, as with TrustMessage.

@@ -16,7 +16,8 @@ from sparkjobs.audit.outcomes import outcome_findings
 BUCKET = 100_000
 
 CURSORS = (
-    "group_id long, partition_id long, floor long, end long, is_ordered boolean, reset_at timestamp"
+    "group_id long, partition_id long, floor long, end long, is_ordered boolean,"
+    " is_by_key boolean, reset_at timestamp"
 )
 
 
@@ -43,7 +44,8 @@ def _reach(is_passed: Column) -> Column:
     """Return the last offset that the cursor has passed by this claim, or has certainly done.
 
     A group that is not ordered never claims a range again: a failed message becomes a retry. The
-    cursor of an ordered group goes back to a failed message, unless that is dead.
+    cursor of an ordered group goes back to a failed message, unless that is dead. That of a group
+    by key goes back to few of them, and a delivery does not say which: it may have passed all.
     """
     failed, given_up = F.col("failed"), F.col("dead") + F.col("missing")
     settled = F.col("progress") - 1
@@ -53,7 +55,8 @@ def _reach(is_passed: Column) -> Column:
     ).otherwise(0)
     ended = F.col("state").isin("RETRY", "RELEASED")
     return (
-        F.when(F.col("is_ordered") & ended, settled - again + died)
+        F.when(F.col("is_by_key") & is_passed, F.col("last_offset"))
+        .when(F.col("is_ordered") & ended, settled - again + died)
         .when(F.col("is_ordered") & (F.col("state") == "START") & ~is_passed, settled)
         .otherwise(F.col("last_offset"))
     )

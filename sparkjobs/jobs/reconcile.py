@@ -177,14 +177,14 @@ def _cursors(connection: Connection) -> list[tuple[Any, ...]]:
         connection,
         f"SELECT c.`group_id`, c.`partition_id`,"  # noqa: S608 - our names
         f" {greatest}(c.`start_offset`, p.`first_offset`, c.`log_offset`), c.`next_offset`,"
-        f" g.`ordered`, {reset_at} FROM `ems_cursor` c"
+        f" g.`ordered`, g.`by_key`, {reset_at} FROM `ems_cursor` c"
         " JOIN `ems_partition` p ON p.`id` = c.`partition_id`"
         " JOIN `ems_group` g ON g.`id` = c.`group_id`"
         " WHERE c.`replay` = 0 AND g.`mode` = 'cluster'",
     )
     return [
-        (*place, bool(ordered), None if reset is None else EPOCH + reset * MICROSECOND)
-        for *place, ordered, reset in rows
+        (*place, bool(ordered), bool(key), None if reset is None else EPOCH + reset * MICROSECOND)
+        for *place, ordered, key, reset in rows
     ]
 
 

@@ -23,6 +23,9 @@ from streams.typed.typed_body import TypedBody
 
 Failures = Mapping[ReceivedMessage, BaseException]
 
+# Of a partition, or of each key in it.
+Order = bool | Literal["key"]
+
 Async = Coroutine[Any, Any, None]
 AsyncFailures = Coroutine[Any, Any, Failures | None]
 
@@ -51,7 +54,7 @@ class Registration:
     threads: int | None
     mode: str
     start: str | datetime | None
-    ordered: bool
+    ordered: Order
     atomic: bool
     tags: tuple[str, ...]
     max_retries: int | None
@@ -59,6 +62,7 @@ class Registration:
     consume_timeout: float | None
     rehearsable: bool = False
     body: TypedBody | None = None
+    on_dead: Literal["hold"] | None = None
 
     @property
     def name(self) -> str:
@@ -81,7 +85,8 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -100,7 +105,8 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -120,7 +126,8 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -140,7 +147,8 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -158,7 +166,8 @@ def consumer(
     threads: int | None = None,
     mode: Literal["cluster", "broadcast"] = "cluster",
     start: Literal["earliest", "latest"] | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
+    on_dead: Literal["hold"] | None = None,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -177,8 +186,10 @@ def consumer(
     ``mode``: "cluster" gives each message to one consumer of the group, "broadcast" to every
     process, which keeps its own position (docs/guides/broadcast.md). ``ordered``: messages of one
     key are handled one after the other, in the order of sending; a failed one is repeated before
-    any later one of its partition (docs/guides/ordering.md). Both are fixed when the group is
-    created. ``tags``: only messages with one of these tags; the others are passed over and counted.
+    any later one of its partition, or with "key" before any later one of its key
+    (docs/guides/ordering.md). Both are fixed when the group is created. ``on_dead="hold"``: with
+    "key", a dead letter holds its key until it is redriven or discarded. ``tags``: only messages
+    with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, "earliest",
     "latest" or an aware datetime. It is needed only where the topic holds messages; a broadcast
@@ -208,7 +219,7 @@ def consumer(
     _require(consume_timeout is None or _is_time(consume_timeout), "consume_timeout", "> 0")
     _require(mode in ("cluster", "broadcast"), "mode", "'cluster' / 'broadcast'")
     _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
-    _require(isinstance(ordered, bool), "ordered", "True / False")
+    _require(isinstance(ordered, bool) or ordered == "key", "ordered", "True / False / 'key'")
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
@@ -219,6 +230,9 @@ def consumer(
             "A broadcast consumer has one thread, which keeps the order of each partition, and"
             " no retries: leave out ordered, atomic, threads, max_retries and retry."
         )
+    _require(on_dead in (None, "hold"), "on_dead", "None / 'hold'")
+    if on_dead and ordered != "key":
+        raise InvalidConsumer("on_dead='hold' needs ordered='key': only there keys are held.")
     policy = None if retry is None else retry_policy(retry)
     typed = None if body is None else typed_body(body)
 
@@ -240,6 +254,7 @@ def consumer(
             consume_timeout=consume_timeout,
             rehearsable=rehearsable,
             body=typed,
+            on_dead=on_dead,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

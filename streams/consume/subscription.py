@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from streams.consume.registry import Registration
+from streams.consume.registry import Order, Registration
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import GroupMismatch, LogDamaged, StartNeeded
@@ -68,17 +68,17 @@ def subscribe(
                 continue
 
     group = retrying(work, using)
-    if change := mismatch(registration, group.mode, ordered=group.ordered):
+    if change := mismatch(registration, group.mode, group.order):
         raise GroupMismatch(f"{change} {mismatch_hint()}")
-    tags = sorted(registration.tags)
-    if tags != (group.tags or []):
+    tags, holds = sorted(registration.tags), registration.on_dead == "hold"
+    if tags != (group.tags or []) or holds != group.hold_dead:
         row = ConsumerGroup.objects.using(using).filter(pk=group.pk)
-        retrying(lambda: row.update(tags=tags), using)
-        group.tags = tags
+        retrying(lambda: row.update(tags=tags, hold_dead=holds), using)
+        group.tags, group.hold_dead = tags, holds
     return group
 
 
-def mismatch(registration: Registration, mode: str, *, ordered: bool) -> str:
+def mismatch(registration: Registration, mode: str, ordered: Order) -> str:
     """Say in what the decorator differs from the group; an empty text if in nothing."""
     changes = [
         f"{name} is {new} in @consumer, and {old} in the database"
@@ -153,7 +153,8 @@ def _create(
             name=registration.group,
             start=begin.astimezone(UTC).isoformat() if isinstance(begin, datetime) else str(begin),
             mode=registration.mode,
-            ordered=registration.ordered,
+            ordered=bool(registration.ordered),
+            by_key=registration.ordered == "key",
             **overrides,
         )
         if registration.mode == Mode.BROADCAST:

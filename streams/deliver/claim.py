@@ -16,6 +16,7 @@ from streams.database.sql import claim as sql
 from streams.database.sql.dialect import execute, fetch, insert, later, placeholders
 from streams.database.transactions import own_transaction
 from streams.deliver.cursor_locks import CursorLocks
+from streams.deliver.held_back import held_back
 from streams.deliver.pace import Pace
 from streams.errors import LeaseLost
 from streams.log.ends import End
@@ -53,6 +54,7 @@ class Locked(NamedTuple):
     alone: bool
     end: int
     epoch: int
+    has_held_keys: bool
 
 
 @dataclass
@@ -287,7 +289,7 @@ class Claimer:
         timeout: timedelta,
     ) -> Delivery | None:
         """Move the cursor, whose row is locked, and cover what it passes with a delivery."""
-        start, stop, replay, attempt, alone, end, epoch = locked
+        start, stop, replay, attempt, alone, end, epoch, has_held_keys = locked
         cursor_id, *place = row[:3]
         names = ["id", "number", "next_offset", "epoch"]
         partition = Partition.from_db(self.using, names, [*place, end, epoch])
@@ -310,10 +312,18 @@ class Claimer:
         size = batch if self.group.ordered else self.pace.messages(batch, last - start)
         # A message that failed before is claimed by itself, so that no other fails with it.
         end = min(last, start + (size if attempt == 1 else 1))
+        parked = None
+        if has_held_keys:
+            names = ["id", "partition_id", "next_offset", "attempt"]
+            values = [cursor_id, partition.pk, start, attempt]
+            cursor = Cursor.from_db(self.using, names, values)
+            end, parked = held_back(self.group, cursor, end, self.using)
+            if end == start:
+                return None
         if end == last and row in self._known:
             self._known.remove(row)
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
-        delivery = self._insert(kind, partition, start, end, attempt, timeout)
+        delivery = self._insert(kind, partition, start, end, attempt, timeout, parked)
         delivery.alone = bool(alone)
         if self.group.ordered:
             execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
@@ -345,6 +355,7 @@ class Claimer:
         end: int,
         attempt: int,
         timeout: timedelta,
+        parked: str | None = None,
     ) -> Delivery:
         delivery = Delivery(
             first_offset=start,
@@ -355,6 +366,7 @@ class Claimer:
             client_id=self.client_id,
             thread=self.thread[:64],
             token=self.token or uuid4().hex,
+            parked=parked,
         )
         # Set before the relations: otherwise Django would ask the project's database routers.
         delivery._state.db = self.using
@@ -376,6 +388,7 @@ class Claimer:
                 delivery.thread,
                 delivery.token,
                 later(vendor, timeout),
+                parked,
             ],
         )
         delivery._state.adding = False

@@ -10,6 +10,7 @@ from streams.consume.limits import Limits
 from streams.consume.outcome.failure import BodyUnread, Failure
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
+from streams.log.held_keys import room
 from streams.models import Delivery
 
 
@@ -45,11 +46,15 @@ class Closed:
     passed: int
 
     @property
+    def parked(self) -> int:
+        return len(self.settlement.parked)
+
+    @property
     def outcome(self) -> Outcome:
         judged = self.settlement.judged
         tried = [one for one in judged if not isinstance(one.failure.error, BodyUnread)]
         return Outcome(
-            done=len(self.span) - len(judged) - len(self.gone) - self.passed,
+            done=len(self.span) - len(judged) - len(self.gone) - self.passed - self.parked,
             failed=len(tried),
             dead=sum(one.verdict is not None for one in tried),
             missing=len(self.gone),
@@ -60,7 +65,8 @@ class Closed:
     @property
     def outcomes(self) -> dict[int, str]:
         """Return what the log says of the offsets that are not done."""
-        named = {one.failure.offset: "retry" for one in self.settlement.judged}
+        named = dict.fromkeys(self.settlement.parked, "parked")
+        named |= {one.failure.offset: "retry" for one in self.settlement.judged}
         return named | {one.failure.offset: "dead" for one in self.settlement.dead}
 
 
@@ -76,16 +82,22 @@ def close(
     """Record the outcome of all offsets below ``progress``; past the last one, the delivery ends.
 
     ``running`` is how long ago the first call began. In an ordered group the first message that
-    has failed, or was not read, ends the delivery: those after it wait for it. Raises LeaseLost.
+    has failed, or was not read, ends the delivery: those after it wait for it. In a group by key
+    only one does that was not read, since its key is unknown, or that has failed while too many
+    are parked. Raises LeaseLost.
     """
     span = range(delivery.progress, progress)
     unread = [Failure(n, BodyUnread()) for n in left_out.unread.intersection(span)]
-    failures = [*failures, *unread]
-    if failures and delivery.group.ordered:
-        failures = [min(failures, key=lambda failure: failure.offset)]
-        span = range(delivery.progress, failures[0].offset + 1)
+    failures = sorted([*failures, *unread], key=lambda failure: failure.offset)
+    blocking = failures if delivery.group.ordered else []
+    parks = delivery.parks.keys() & span if delivery.group.by_key else set()
+    if failures and delivery.group.by_key and room(delivery.group, delivery.using) > len(parks):
+        blocking = [one for one in failures if isinstance(one.error, BodyUnread)]
+    if blocking:
+        span = range(delivery.progress, blocking[0].offset + 1)
+        failures = [one for one in failures if one.offset in span]
     gone = sorted(left_out.missing.intersection(span))
-    passed = len(left_out.passed.intersection(span))
+    passed = left_out.passed.intersection(span)
     settlement = settle(
         delivery,
         span.stop,
@@ -93,7 +105,9 @@ def close(
         max_retries=limits.max_retries,
         retry=limits.retry,
         missing=len(gone),
-        passed=passed,
+        passed=len(passed),
+        parks=parks.intersection(span) - passed,
+        blocks=bool(blocking),
         running=running,
     )
-    return Closed(span, settlement, gone, passed)
+    return Closed(span, settlement, gone, len(passed))

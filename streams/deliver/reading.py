@@ -71,9 +71,15 @@ class Reading:
         letter = retry.dead_letter_id if retry else None
         rows = message_in_dead_letter(letter, delivery.using) if letter else []
         rows = rows or stored_messages(*place, delivery.using, at_most=share)
+        if (
+            delivery.parked and delivery.unseen
+        ):  # their keys were not seen at the claim, and may be held
+            rows = [row for row in rows if row.offset not in delivery.unseen]
         rows = self._without_absent(rows, set(delivery.offsets) - {row.offset for row in rows})
         rows, passed = chosen(rows, self._registration.tags)
         self.left_out.passed.update(passed)
+        if delivery.parked and (parks := delivery.parks):
+            rows = [row for row in rows if row.offset not in parks]
         partition = delivery.partition
         epoch = epoch_of(partition, delivery.first_offset, delivery.using)
         place_of = partition.number, delivery.attempt, epoch

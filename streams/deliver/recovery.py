@@ -79,7 +79,7 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         found.released = len(range(delivery.progress, end))
         release(delivery)
         return found
-    if running.stop < end and not delivery.group.ordered:
+    if running.stop < end and not delivery.group.strict:
         found.released = end - running.stop
         keep_below(delivery, running.stop)
     found.repeated = len(running)

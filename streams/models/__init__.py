@@ -9,6 +9,7 @@ from streams.models.delivery import Delivery, Kind, State
 from streams.models.endpoint import CheckEndpoint, Dialect
 from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
+from streams.models.held_key import HeldKey
 from streams.models.key import KeyEntry
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
@@ -39,6 +40,7 @@ __all__ = [
     "DedupKey",
     "Delivery",
     "Dialect",
+    "HeldKey",
     "KeyEntry",
     "Kind",
     "LetterEdit",

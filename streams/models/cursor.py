@@ -90,6 +90,13 @@ class Cursor(models.Model):
         blank=True,
         help_text=_("When the next message failed for the first time."),
     )
+    # Set, and never taken back, by whoever holds the first key; a claim that finds none clears it.
+    has_held_keys = models.BooleanField(
+        _("has held keys"),
+        default=False,
+        db_default=False,
+        help_text=_("A key of the partition may be held: only groups ordered by key use it."),
+    )
     last_error = models.CharField(
         _("last error"), max_length=MAX_ERROR, default="", db_default="", blank=True
     )

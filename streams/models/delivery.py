@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from django.db import models
 from django.db.models import Q
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import MAX_BATCH, database
@@ -109,6 +110,9 @@ class Delivery(models.Model):
         help_text=_("Messages without a tag that the group wants."),
     )
     error = models.CharField(_("error"), max_length=MAX_ERROR, default="", blank=True)
+    # Of a group by key: what waits for its key, as JSON: offsets by the hash of the key. Those
+    # of "" were absent when the keys were read.
+    parked = models.TextField(_("parked"), null=True, blank=True, editable=False)  # noqa: DJ001 - MySQL gives TEXT no default
     # Of a claim of several offsets: the errors, as JSON, each with the offsets that failed with it.
     errors = models.TextField(_("errors"), null=True, blank=True, editable=False)  # noqa: DJ001 - MySQL gives TEXT no default
 
@@ -168,6 +172,17 @@ class Delivery(models.Model):
     def _errors(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = json.loads(self.errors or "{}")
         return found
+
+    @cached_property
+    def parks(self) -> Mapping[int, int]:
+        """Return the offsets that wait for their key and are not handed over, with its hash."""
+        found = json.loads(self.parked or "{}")
+        return {at: int(key) for key, offsets in found.items() if key for at in offsets}
+
+    @cached_property
+    def unseen(self) -> frozenset[int]:
+        """Return the offsets whose key was not known at the claim: they count as not read."""
+        return frozenset(json.loads(self.parked or "{}").get("", ()))
 
     def start(self, timeout: timedelta) -> None:
         """Record that the handler is about to run, for at most ``timeout``; raises LeaseLost."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -57,7 +58,23 @@ class ConsumerGroup(models.Model):
     mode = models.CharField(
         _("mode"), max_length=9, choices=Mode.choices, default=Mode.CLUSTER, editable=False
     )
+    # One delivery of a partition after the other. What a failed message stops is `strict`.
     ordered = models.BooleanField(_("ordered"), default=False, editable=False)
+    by_key = models.BooleanField(
+        _("by key"),
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("Ordered by key: a failed message holds back only the messages of its key."),
+    )
+    # That of the decorator of the consumer that has started last, as tags.
+    hold_dead = models.BooleanField(
+        _("dead letters hold"),
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=_("A dead letter holds its key until it is redriven or discarded."),
+    )
     # Those of the decorator of the consumer that has started last; empty: all messages. Consumers
     # go by their own: what was passed over is known to Spark only from here.
     tags = models.JSONField(_("tags"), null=True, blank=True, editable=False)
@@ -117,12 +134,29 @@ class ConsumerGroup(models.Model):
         return f"{self.name} on {self.topic}"
 
     @property
+    def order(self) -> bool | Literal["key"]:
+        """Return ``ordered`` as @consumer has it."""
+        return "key" if self.by_key else self.ordered
+
+    @property
+    def strict(self) -> bool:
+        """Tell whether every failed message blocks its partition.
+
+        In a group by key only one does that cannot be read, or comes when too many are parked.
+        """
+        return self.ordered and not self.by_key
+
+    @property
     def kind(self) -> str:
-        """Return ``broadcast``, ``ordered`` or ``cluster``."""
-        return "ordered" if self.ordered else self.mode
+        """Return ``broadcast``, ``ordered``, ``by_key`` or ``cluster``."""
+        return "by_key" if self.by_key else "ordered" if self.ordered else self.mode
 
     @property
     def kind_text(self) -> str:
         """Return the same as people read it."""
-        words = {"broadcast": gettext("broadcast"), "ordered": gettext("ordered")}
+        words = {
+            "broadcast": gettext("broadcast"),
+            "ordered": gettext("ordered"),
+            "by_key": gettext("ordered by key"),
+        }
         return words.get(self.kind, gettext("cluster"))

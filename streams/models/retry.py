@@ -26,6 +26,8 @@ class Again:
     delay: timedelta = timedelta(0)
     error: str = ""
     alone: bool = False
+    key_hash: int | None = None  # of a group by key: it waits in the order of this key
+    parked: bool = False
 
 
 class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
@@ -34,7 +36,10 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
         return self.filter(delivery=None, due_at__lte=UtcNow())
 
     def schedule(self, group_id: int, partition_id: int, rows: Sequence[Again]) -> None:
-        """Add ``rows``; an existing one keeps the higher attempt and the earlier due_at."""
+        """Add ``rows``; an existing one keeps the higher attempt and the earlier due_at.
+
+        What is parked, or was before, stays so: only who has locked its key lets it go.
+        """
         vendor = connections[self.db].vendor
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
@@ -46,9 +51,10 @@ class RetryMessageQuerySet(models.QuerySet["RetryMessage"]):
                     partition_id,
                     row.offset,
                     row.attempt,
-                    later(vendor, row.delay),
+                    None if row.parked else later(vendor, row.delay),
                     row.alone,
                     row.error[:MAX_ERROR],
+                    row.key_hash,
                 )
             ]
             execute(self.db, sql.upsert_retries(vendor, len(chunk)), parameters)
@@ -66,7 +72,11 @@ class RetryMessage(models.Model):
     attempt = models.PositiveIntegerField(
         _("attempt"), default=1, help_text=_("The attempt that comes next, from 1.")
     )
-    due_at = UtcDateTimeField(_("due"))
+    due_at = UtcDateTimeField(
+        _("due"), null=True, blank=True, help_text=_("Empty: parked, until its key is free.")
+    )
+    # Of a group by key. A message without one, and a redriven one, waits for no other.
+    key_hash = models.BigIntegerField(_("hash of the key"), null=True, blank=True, editable=False)
     delivery = LooseForeignKey("ems.Delivery", null=True, blank=True, verbose_name=_("delivery"))
     again = models.BooleanField(
         _("again"), default=False, help_text=_("Asked for once more while a delivery held it.")
@@ -93,7 +103,10 @@ class RetryMessage(models.Model):
                 fields=["group", "partition", "offset"], name="ems_retry_place"
             ),
         )
-        indexes = (models.Index(fields=["group", "delivery", "due_at"], name="ems_retry_due"),)
+        indexes = (
+            models.Index(fields=["group", "delivery", "due_at"], name="ems_retry_due"),
+            models.Index(fields=["group", "partition", "key_hash", "offset"], name="ems_retry_key"),
+        )
 
     def __str__(self) -> str:
         return f"{self.group_id}:{self.partition_id}:{self.offset}"

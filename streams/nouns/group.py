@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from streams.nouns.client import GroupClient
 from streams.nouns.delivery import DeliveryShown
@@ -24,7 +25,7 @@ class GroupInList(Noun):
     topic: str = column("lag.group.topic.name")
     database: str = column("lag.group._state.db")
     mode: str = column("lag.group.kind")
-    ordered: bool = column("lag.group.ordered")
+    ordered: bool | Literal["key"] = column("lag.group.order")
     state: str = column("condition.value")
     trouble: list[str]
     paused: bool = column("lag.group.paused")

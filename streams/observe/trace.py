@@ -112,6 +112,8 @@ def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
         if delivery.state == State.RELEASED:
             return _("released"), ""
         return _("lost: its consumer died, or took too long"), delivery.error
+    if offset in delivery.parks:
+        return _("parked"), ""
     counts = (
         (delivery.failed - len(failures), _("failed")),
         (delivery.missing, _("missing")),
@@ -139,6 +141,8 @@ def _state(
 ) -> str:
     """Return what the group will do next with the message, or has done last."""
     if retry and retry.delivery_id is None:
+        if retry.due_at is None:
+            return _("parked until the messages of its key before it are done")
         return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
     if last and last.state == State.START and offset >= last.progress:

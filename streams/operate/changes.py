@@ -48,6 +48,10 @@ MEANINGS = {
     ),
     "processThreads": _("worker threads of a process, for all its groups; read when it starts"),
     "consumerRetryMaxTimes": _("attempts after the first one; then the message is a dead letter"),
+    "parkedMessagesMax": _(
+        "messages of a group ordered by key that may wait for failed ones; beyond them partitions"
+        " wait"
+    ),
     "consumeTimeoutSeconds": _("how long one handler call may take, in seconds"),
     "messageRetentionDays": _(
         "days that messages are kept where the topic does not say it, and until every group has"

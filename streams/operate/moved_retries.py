@@ -15,7 +15,9 @@ from django.db.models import QuerySet
 from streams.log.skips import write_skipped
 from streams.models import (
     ConsumerGroup,
+    Cursor,
     DeadMessage,
+    HeldKey,
     Kind,
     LetterEdit,
     Message,
@@ -87,11 +89,32 @@ def copy(
                 attempt=retry.attempt,
                 due_at=retry.due_at,
                 alone=retry.alone,
+                key_hash=retry.key_hash,
                 dead_letter_id=letter.pk if letter else None,
                 last_error=retry.last_error,
             )
         done, last = done + len(chunk), chunk[-1].pk
+    _copy_held_keys(source, target, groups, partitions)
     return done
+
+
+def _copy_held_keys(
+    source: str, target: str, groups: Mapping[int, int], partitions: Mapping[int, int]
+) -> None:
+    """Let the keys that are held on ``source`` be held on ``target``, where nobody consumes yet."""
+    keys = HeldKey.objects.using(source).filter(group__in=list(groups))
+    for key in keys.order_by("pk").iterator():
+        place = {"group": groups[key.group_id], "partition": partitions[key.partition_id]}
+        HeldKey.objects.using(target).create(
+            group_id=place["group"],
+            partition_id=place["partition"],
+            key_hash=key.key_hash,
+            key=key.key,
+            head_offset=key.head_offset,
+            dead=key.dead,
+            held_at=key.held_at,
+        )
+        Cursor.objects.using(target).filter(**place).update(has_held_keys=True)
 
 
 def remove(topic_id: int, using: str) -> None:
@@ -110,6 +133,8 @@ def remove(topic_id: int, using: str) -> None:
             ranges.append((place, range(offset, offset + 1)))
     for place, offsets in ranges:
         write_skipped(place, offsets, Kind.NEW, UtcNow(), using, thread=THREAD)
+    groups = set(rows.values_list("group", flat=True))
+    HeldKey.objects.using(using).filter(group__in=groups).delete()
     letters = list(rows.exclude(dead_letter=None).values_list("dead_letter", flat=True))
     LetterEdit.objects.using(using).filter(letter__in=letters).delete()
     DeadMessage.objects.using(using).filter(pk__in=letters).delete()

@@ -244,6 +244,7 @@ def start(
                     start_offset=span.first,
                     next_offset=span.first,
                     stop_offset=span.end,
+                    has_held_keys=group.by_key,
                 )
             tried.append(number)
             return number

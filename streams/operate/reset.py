@@ -17,6 +17,7 @@ from django.db.models.functions import Least
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
+from streams.consume.outcome.parking import wait_in_order
 from streams.database.retrying import retrying
 from streams.database.snapshot import snapshot
 from streams.database.transactions import own_transaction, short_lock_waits
@@ -27,6 +28,7 @@ from streams.errors import (
     OffsetOutOfRange,
     UnknownPartition,
 )
+from streams.log.held_keys import GroupPartition
 from streams.log.rewinds import left_out
 from streams.log.skips import THREAD, move_cursor
 from streams.models import (
@@ -274,8 +276,11 @@ class Reset:
             )
         elif self._goal is None:
             rows = list(self._restorable(cursor, move.position, move.target))
-            retries = RetryMessage.objects.using(using)
-            retries.schedule(cursor.group_id, cursor.partition_id, rows)
+            place = GroupPartition(cursor.group_id, cursor.partition_id)
+            if self.group.by_key:
+                wait_in_order(place, rows, using)
+            else:
+                RetryMessage.objects.using(using).schedule(*place, rows)
             move = replace(move, restored=_messages(rows))
         move_cursor(cursor, move.position, move.target, at, using, thread=THREAD)
         # All offsets from the target on will be delivered to the group and covered, so these may

@@ -15,6 +15,7 @@ from django.db import connections
 from streams.conf import MAX_BATCH
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import delete_by_id, execute, fetch
+from streams.log.held_keys import GroupPartition, lock_all, repair
 from streams.models import Again, Cursor, DeadMessage, Delivery, Kind, Message, RetryMessage, State
 from streams.models.fields import to_db
 
@@ -89,6 +90,8 @@ def revoke_retries(
     Raises Raced if a retry is held by a delivery that is not in ``fenced``.
     """
     vendor = connections[using].vendor
+    # Only a group by key holds any. What is left of a key below the target goes on.
+    held_keys = lock_all(GroupPartition(cursor.group_id, cursor.partition_id), using)
     place = [cursor.group_id, cursor.partition_id, target]
     rows = fetch(using, sql.LOCK_RETRIES_FROM[vendor], place)
     held = {delivery for _pk, _offset, delivery, _letter in rows if delivery}
@@ -108,6 +111,8 @@ def revoke_retries(
         pk__in=[pk for pk, offset, *_rest in rows if offset in kept]
     )
     of_letters.update(delivery=None, again=False)
+    gone = [key for key, one in held_keys.items() if one.head >= target]
+    repair(GroupPartition(cursor.group_id, cursor.partition_id), gone, using)
     return len(taken)
 
 

@@ -36,6 +36,7 @@ from streams.models import (
     DeadMessage,
     DedupKey,
     Delivery,
+    HeldKey,
     KeyEntry,
     Message,
     Move,
@@ -223,7 +224,7 @@ class TopicDeletion:
         return list(rows.values_list("pk", flat=True))
 
     def _all(self) -> list[QuerySet[Any]]:
-        by_group = (Cursor, RetryMessage, Delivery, Consumer)
+        by_group = (Cursor, HeldKey, RetryMessage, Delivery, Consumer)
         groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
         ids = list(groups.values_list("pk", flat=True))
         messages = Message.objects.using(self.using).filter(partition__in=self._partitions())

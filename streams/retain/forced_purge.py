@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
+from streams.log.held_keys import GroupPartition, lock_all, repair
 from streams.log.skips import move_cursor, write_skipped
 from streams.models import (
     ConsumerGroup,
@@ -72,7 +73,7 @@ def skip_groups(partition: Partition, target: int, using: str) -> Skipped:
 
 
 class _Skip:
-    """One step of skipping. It locks in the order partition, cursors, deliveries, retries."""
+    """One step of skipping. It locks in the order partition, cursors, deliveries, keys, retries."""
 
     def __init__(self, partition: Partition, target: int, using: str) -> None:
         rows = Partition.objects.using(using).filter(pk=partition.pk)
@@ -91,18 +92,28 @@ class _Skip:
         # All cursors of the partition: while they are locked, nothing more is claimed in it.
         cursors = list(self._rows(Cursor).select_for_update().order_by("pk"))
         deliveries = self._lock_deliveries()
+        held = {pk: lock_all(self._place(pk), self._using) for pk in self._by_key()}
         retries = self._lock_retries({delivery.pk for delivery in deliveries})
         deliveries = [one for one in deliveries if one.progress < self._target]
         retries = [one for one in retries if one.offset < self._target]
         for delivery in deliveries:
             self._end(delivery, cursors)
         self._give_up(retries)
+        for pk, keys in held.items():
+            passed = [key for key, one in keys.items() if one.head < self._target]
+            repair(self._place(pk), passed, self._using)
         messages = sum(self._move(cursor) for cursor in cursors)
         return Skipped(messages, len(deliveries), len(retries))
 
     def _rows(self, model: Any) -> QuerySet[Any]:
         rows = model.objects.using(self._using)
         return rows.filter(partition=self._partition.pk, group__in=self._groups)  # type: ignore[no-any-return]
+
+    def _by_key(self) -> list[int]:
+        return [pk for pk, group in self._groups.items() if group.by_key]
+
+    def _place(self, group: int) -> GroupPartition:
+        return GroupPartition(group, self._partition.pk)
 
     def _stop_at(self, offsets: Iterable[int]) -> None:
         self._target = min([self._target, *offsets])

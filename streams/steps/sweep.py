@@ -20,6 +20,7 @@ from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.log.foreign import own_rows
+from streams.log.held_keys import repair_stuck
 from streams.logs import event
 from streams.models import Consumer, Delivery, Step, UtcNow
 from streams.models.consumer import LEASE
@@ -98,6 +99,7 @@ def sweep(using: str) -> int:
                 ),
             )
             notices.expired(delivery, settlement)
+    repair_stuck(using, BATCH)
     flood.say_withheld()
     _forget_dead_clients(using)
     return taken

@@ -54,6 +54,7 @@ ACTIONS = (
     "retry",
     "skip",
     "give-up",
+    "order-by-key",
     "reset",
     "undo",
     "replay",

@@ -13,7 +13,7 @@ from django.core.management import CommandError
 from django.db.models import Model
 from django.urls import reverse
 
-from streams.models import ConsumerGroup, PreparedRow, Reader, Redrive, Topic
+from streams.models import ConsumerGroup, HeldKey, PreparedRow, Reader, Redrive, Topic
 from streams.operate.acts.act import Act
 from tests.admin.conftest import action
 
@@ -22,6 +22,7 @@ AnyAct = type[Act[Any, Any]]
 WORDS: dict[type[Model], Callable[[Any], tuple[str, ...]]] = {
     ConsumerGroup: lambda row: (row.name, "--topic", row.topic.name),
     Topic: lambda row: (row.name,),
+    HeldKey: lambda row: (str(row.pk),),
     Reader: lambda row: (str(row.pk),),
     Redrive: lambda row: (str(row.pk),),
     PreparedRow: lambda row: (row.biz, row.biz_key),
@@ -29,6 +30,7 @@ WORDS: dict[type[Model], Callable[[Any], tuple[str, ...]]] = {
 COMMANDS: dict[type[Model], str] = {
     ConsumerGroup: "ems_groups",
     Topic: "ems_topics",
+    HeldKey: "ems_keys",
     Reader: "ems_readers",
     Redrive: "ems_redrives",
     PreparedRow: "ems_prepared",
@@ -36,6 +38,7 @@ COMMANDS: dict[type[Model], str] = {
 PATHS: dict[type[Model], Callable[[Any], str]] = {
     ConsumerGroup: lambda row: f"/topics/{row.topic.name}/groups/{row.name}",
     Topic: lambda row: f"/topics/{row.name}",
+    HeldKey: lambda row: f"/topics/{row.group.topic.name}/groups/{row.group.name}/keys/{row.pk}",
     Redrive: lambda row: f"/dead/redrives/{row.pk}",
 }
 

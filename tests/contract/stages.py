@@ -18,9 +18,11 @@ from streams.models import (
     ConsumerGroup,
     Cursor,
     Delivery,
+    HeldKey,
     PreparedRow,
     Reader,
     Redrive,
+    RetryMessage,
     Topic,
     UtcNow,
 )
@@ -28,6 +30,8 @@ from streams.operate.acts.act import Act, Consent
 from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.forget import ForgetReader
 from streams.operate.acts.give_up import GiveUpCall
+from streams.operate.acts.held_keys import RetryKeyNow, SkipKeyToDeadLetters
+from streams.operate.acts.order import OrderByKey
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
     CheckNow,
@@ -84,6 +88,33 @@ def blocked() -> ConsumerGroup:
     send_many([Outgoing("orders", n, key="k") for n in range(5)])
     drain()
     return ConsumerGroup.objects.select_related("topic").get()
+
+
+def ordered() -> ConsumerGroup:
+    """An ordered group that nobody serves."""
+    consumer("orders", group="mail", ordered=True)(print)
+    send_many([Outgoing("orders", n) for n in range(10)])
+    drain()
+    return ConsumerGroup.objects.select_related("topic").get()
+
+
+def held_key() -> HeldKey:
+    """A key that its third message holds, which has failed."""
+
+    @consumer("orders", group="mail", ordered="key")
+    def handle(message: Any) -> None:
+        if message.body == 2:
+            raise ValueError("no")
+
+    send_many([Outgoing("orders", n, key="k") for n in range(3)])
+    drain()
+    return HeldKey.objects.select_related("group__topic", "partition__topic").get()
+
+
+def fail_again(row: HeldKey) -> None:
+    """Let the message that holds the key fail once more in the meantime."""
+    retries = RetryMessage.objects.filter(group=row.group_id, offset=row.head_offset)
+    retries.update(attempt=3, due_at=UtcNow())
 
 
 def reset() -> ConsumerGroup:
@@ -206,11 +237,14 @@ STAGES: dict[AnyAct, Stage] = {
     Resume: Stage(paused),
     RetryNow: Stage(blocked, wrong={"partition": "x"}, disturb=fail),
     SkipToDeadLetters: Stage(blocked, wrong={"partition": "x"}, disturb=fail),
+    RetryKeyNow: Stage(held_key, disturb=fail_again),
+    SkipKeyToDeadLetters: Stage(held_key, disturb=fail_again),
     ResetGroup: Stage(group, {"to": "2"}, {"to": "soon"}, again),
     UndoReset: Stage(reset, disturb=again),
     ReplayToGroup: Stage(group, PART, {"from": "2", "to": "soon"}, replay),
     CancelReplay: Stage(replayed, wrong={"number": "x"}, disturb=cancel),
     GiveUpCall: Stage(slow, wrong={"delivery": "x"}, disturb=release_all),
+    OrderByKey: Stage(ordered, disturb=serve),
     DeleteGroup: Stage(group, disturb=serve),
     GrowTopic: Stage(topic, {"partitions": 5}, {"partitions": 0}, grow),
     RetireTopic: Stage(topic, disturb=retire),

@@ -17,6 +17,7 @@ from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
+    HeldKey,
     Partition,
     PreparedRow,
     Reader,
@@ -36,7 +37,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
 
 TABLES = (
     *(Topic, Partition, ConsumerGroup, Cursor, Delivery),
-    *(RetryMessage, DeadMessage, Redrive, PreparedRow, Reader),
+    *(HeldKey, RetryMessage, DeadMessage, Redrive, PreparedRow, Reader),
 )
 ALL = [act for acts in ACTS.values() for act in acts]
 PREVIEWED = [act for act in ALL if act.previewed]

@@ -28,6 +28,7 @@ NOUNS = {
     "a group with its rates": ("/overview", "groups", "ems_groups list"),
     "a client": (MAIL, "clients", "ems_groups consumers mail"),
     "a delivery": (MAIL, "deliveries", "ems_groups deliveries --open"),
+    "a held key": ("/topics/orders/groups/keyed/keys", "items", "ems_keys list"),
     "a replay": (f"{MAIL}/replays", "items.0.parts", "ems_groups replays mail"),
     "a dead letter": (f"{MAIL}/dead", "items", "ems_dead list"),
     "a letter with its body": ("/dead/{letter}", "", "ems_dead show {letter}"),
@@ -49,6 +50,8 @@ def test_a_noun_has_the_same_columns_and_values_on_every_face(
     noun: str, api: Api, make_token: MakeToken, run: Callable[..., str]
 ) -> None:
     ids = shop()
+    if noun == "a held key":
+        hold_keys()
     path, member, words = (text.format(**ids) for text in NOUNS[noun])
     answer = api.get(path, token=make_token("look", "read", "body", "dead"))
     assert answer.status_code == 200
@@ -81,6 +84,16 @@ def shop() -> dict[str, int]:
     letter = DeadMessage.objects.get()
     begin([group], "default", rate=1, who="me")
     return {"letter": letter.pk, "message": Message.objects.get(offset=1).pk}
+
+
+def hold_keys() -> None:
+    """Let a second group wait for messages that have failed."""
+
+    @consumer("orders", group="keyed", ordered="key", start="earliest")
+    def keyed(message: Any) -> None:
+        raise Retry(delay=60)
+
+    drain("keyed")
 
 
 def _like(printed: Any, answered: Any) -> Any:

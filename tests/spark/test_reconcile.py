@@ -189,7 +189,7 @@ def test_claims_are_sorted_in_buckets_and_long_ones_reach_into_those_after(spark
     """A claim of 25 offsets covers three buckets, of which two have none of their own."""
     from sparkjobs.audit.groups import CURSORS, _coverage
 
-    cursors = spark.createDataFrame([(1, 1, 0, 60, False, None)], CURSORS)
+    cursors = spark.createDataFrame([(1, 1, 0, 60, False, False, None)], CURSORS)
     claims = [(0, 24), (25, 29), (33, 39), (35, 44), (45, 57)]
     rows = [(1, 1, 0, 60, None, first, last, last, id_) for id_, (first, last) in enumerate(claims)]
     columns = "group_id long, partition_id long, floor long, end long, reset_at timestamp,"

@@ -29,6 +29,7 @@ from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
+    HeldKey,
     Mode,
     RetryMessage,
     State,
@@ -129,7 +130,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         ("age", *NUMBERS),
         "rows",
         "replays",
-        ("mode", flag("ordered", _("ordered")), "start"),
+        ("mode", flag("ordered", _("ordered")), flag("by_key", _("by key")), "start"),
     )
     overrides = CHANGEABLE[ConsumerGroup]
     fieldsets = (
@@ -217,7 +218,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
     @admin.display(description=_("rows"))
     def rows(self, row: Any) -> Any:
         """Return links to the rows of the group in other tables."""
-        models = (Cursor, Consumer, Delivery, RetryMessage, DeadMessage)
+        models = (Cursor, Consumer, Delivery, RetryMessage, HeldKey, DeadMessage)
         links = ((list_url(m, group=row.pk), m._meta.verbose_name_plural) for m in models)
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 

@@ -25,6 +25,7 @@ class RetryState(FixedFilter):
     options = (
         ("waiting", _("Waiting")),
         ("due", _("Waiting, and due")),
+        ("parked", _("Parked behind a message of its key")),
         ("held", _("Held by a delivery")),
     )
 
@@ -32,6 +33,8 @@ class RetryState(FixedFilter):
         if value == "held":
             return rows.exclude(delivery=None)
         waiting = rows.filter(delivery=None)
+        if value == "parked":
+            return waiting.filter(due_at=None)
         return waiting.filter(due_at__lte=UtcNow()) if value == "due" else waiting
 
 
@@ -65,6 +68,8 @@ class RetryMessageAdmin(ReadOnly, LargeAdmin):
     @admin.display(description=_("state"))
     def held_by(self, row: RetryMessage) -> str:
         """Return whether it waits, or which delivery holds it."""
+        if row.delivery_id is None and row.due_at is None:
+            return figures.state(gettext("parked"), figures.QUIET)
         if row.delivery_id is None:
             return figures.state(gettext("waiting"), figures.WARNING)
         return below(figures.state(gettext("in hand")), gettext("delivery %d") % row.delivery_id)

@@ -99,9 +99,10 @@ class _Axis:
                 text = _call(attempt)
                 yield self._bar(begun, until, RUNNING, attempt_level(attempt), text)
             since = until
-        if group.retry and group.retry.delivery_id is None and since:
-            text = _("attempt %d is due then") % group.retry.attempt
-            yield self._bar(since, max(since, group.retry.due_at), WAITING, figures.WARNING, text)
+        retry = group.retry
+        if retry and retry.delivery_id is None and retry.due_at and since:
+            text = _("attempt %d is due then") % retry.attempt
+            yield self._bar(since, max(since, retry.due_at), WAITING, figures.WARNING, text)
 
     def _bar(self, start: datetime, end: datetime, kind: str, level: str, title: str) -> Bar:
         left, right = self._x(start), self._x(end)

@@ -14,6 +14,7 @@ from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import fetch
 from streams.database.transactions import own_transaction
+from streams.log.held_keys import GroupPartition, end_head, lock, redriven
 from streams.log.places import LogPlace
 from streams.models import (
     Again,
@@ -30,20 +31,26 @@ def give_up(retry: RetryMessage, error: BaseException) -> bool:
     """Turn a waiting retry into a dead letter; return False if it was claimed or changed."""
     using = retry._state.db or database()
     rows = RetryMessage.objects.using(using)
+    place = GroupPartition(retry.group_id, retry.partition_id)
     with own_transaction(using):
+        key = retry.key_hash
+        held = {} if key is None else lock(place, [key], using)
         waiting = rows.filter(pk=retry.pk, delivery=None, attempt=retry.attempt)
         if not waiting.select_for_update(skip_locked=True).exists():
             return False
         verdict = Verdict.of(error, retry.offset, retry.attempt - 1)
         letters = DeadMessage.objects.using(using)
         origin = letters.filter(pk=retry.dead_letter_id or 0)
-        place = retry.group.topic_id, retry.group_id, retry.partition_id
         buried = (
             origin.edited().reopen(verdict)  # the log does not have what was edited
-            or letters.bury(*place, verdict)
+            or letters.bury(retry.group.topic_id, *place, verdict)
             or origin.reopen(verdict)
         )
         rows.filter(pk=retry.pk).delete()
+        for hashed, locked in held.items():
+            if locked.head == retry.offset:
+                holds = retry.group.hold_dead and bool(buried)
+                end_head(place, hashed, locked, using, holds=holds)
         _note_in_the_log(retry, bool(buried))
     return True
 
@@ -134,7 +141,11 @@ def redrive_each(
     delays = {pk: first + number * spacing for number, pk in enumerate(chosen)}
     retries = RetryMessage.objects.using(using)
     for (group, partition), of_place in places.items():
-        again = [Again(offset, 1, delays[pk]) for offset, pk in sorted(of_place.items())]
+        keys = redriven(GroupPartition(group, partition), of_place, using)
+        again = [
+            Again(offset, 1, delays[pk], key_hash=keys.get(offset))
+            for offset, pk in sorted(of_place.items())
+        ]
         retries.schedule(group, partition, again)
         if again:
             named = Case(*(When(offset=offset, then=pk) for offset, pk in of_place.items()))
@@ -179,6 +190,8 @@ def hand_over(letter: DeadMessage, using: str) -> None:
     redriven.
     """
     rows = RetryMessage.objects.using(using)
-    rows.schedule(letter.group_id, letter.partition_id, [Again(letter.offset, 1)])
+    here = GroupPartition(letter.group_id, letter.partition_id)
+    key = redriven(here, [letter.offset], using).get(letter.offset)
+    rows.schedule(*here, [Again(letter.offset, 1, key_hash=key)])
     place = {"group": letter.group_id, "partition": letter.partition_id}
     rows.filter(**place, offset=letter.offset).update(dead_letter=letter.pk)

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from streams.consume.outcome import backoff
 from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, ProcessDied
+from streams.consume.outcome.parking import parking
 from streams.consume.outcome.settle import (
     Settlement,
     give_back,
@@ -46,6 +47,9 @@ def expire(
     process that claims it next knows the limit. With ``dead`` the process is known to be dead, and
     its lease need not have ended; with ``given_up`` an operator takes it from a client that lives.
 
+    In a group by key a call that is known to have run becomes a row, and holds its key: with
+    ``dead`` all that is not settled, else what was claimed alone.
+
     Returns what followed, or None if the delivery ended in the meantime.
     """
     reason = CallGivenUp() if given_up else ProcessDied()
@@ -54,6 +58,8 @@ def expire(
     )
     unspent = delivery.counts_starts(is_last=is_last) and delivery.started_at is None
     by_itself = delivery.group.ordered or delivery.kind == Kind.RETRY
+    ran = delivery.group.by_key and (dead or len(unsettled(delivery)) == 1)
+    end = delivery.last_offset + 1
     with own_transaction(delivery.using):
         # EMS locks the cursor before the delivery everywhere; another order could deadlock. If
         # no cursor waits for this delivery, the group was reset.
@@ -82,14 +88,26 @@ def expire(
         if unspent:
             give_back(delivery, cursor)
         elif is_last:
-            ends = [delivery.progress] if cursor else unsettled(delivery)
+            ends = [delivery.progress] if cursor and not ran else unsettled(delivery)
             judged = [_end(delivery, offset, reason) for offset in ends]
-            settlement = Settlement(judged, write_failures(delivery, judged, cursor))
+            plan = None
+            if cursor and delivery.group.by_key:
+                stop = end if ran else delivery.progress + 1
+                plan = parking(delivery, stop, judged, _parked(delivery, stop), blocks=False)
+                judged = list(plan.judged)
+            settlement = Settlement(judged, write_failures(delivery, judged, cursor, plan))
         else:
             # One by one: the next death shows which one ends the process. In an ordered group the
             # first message that is not settled spends an attempt; those after it wait.
             first = _again(delivery, delay or timedelta(0), reason, dead=dead)
-            if cursor:
+            if cursor and ran:
+                failed = [
+                    Judged(Failure(offset, reason), replace(first, offset=offset))
+                    for offset in unsettled(delivery)
+                ]
+                plan = parking(delivery, end, failed, _parked(delivery, end), blocks=False)
+                write_failures(delivery, plan.judged, cursor, plan)
+            elif cursor:
                 cursor.return_to(
                     first.offset, first.attempt, first.delay, alone=first.alone, error=first.error
                 )
@@ -103,6 +121,10 @@ def was_given_up(delivery: Delivery) -> bool:
     """Tell whether an operator has ended the delivery, whose lease is lost."""
     rows = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
     return rows.filter(state=State.RETRY, error=describe(CallGivenUp())).exists()
+
+
+def _parked(delivery: Delivery, stop: int) -> set[int]:
+    return delivery.parks.keys() & range(delivery.progress, stop)
 
 
 def _end(delivery: Delivery, offset: int, reason: Exception) -> Judged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,11 +12,13 @@ from django.db.models import Case, F, When
 
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
 from streams.consume.outcome.failure import Failure, Judged, judge
+from streams.consume.outcome.parking import Parking, parking
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, later
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost, describe
+from streams.log.held_keys import GroupPartition, LockedKey, end_head, lock
 from streams.models import Delivery, Kind, State
 from streams.models.cursor import Cursor
 from streams.models.dead import DeadMessage, Verdict
@@ -32,6 +34,7 @@ class Settlement:
     judged: Sequence[Judged]
     gone: set[int] = field(default_factory=set)  # offsets whose messages have been purged
     by_another: bool = False  # another call, with the same token, had recorded it before
+    parked: frozenset[int] = frozenset()  # offsets that wait for a message of their key
 
     @property
     def dead(self) -> list[Judged]:
@@ -48,26 +51,38 @@ def settle(
     retry: RetryPolicy | None = None,
     missing: int = 0,
     passed: int = 0,
+    parks: Collection[int] = (),
+    blocks: bool = True,
     running: timedelta = timedelta(0),
 ) -> Settlement:
     """Record the outcome of all offsets below ``progress``; past the last one, the delivery ends.
 
     ``running`` is how long ago the first handler call began. Progress passes a failed offset
     only in the transaction that writes its retry or dead row, so a crash between two
-    statements loses nothing. In an ordered group the one failure is that of the last offset
-    below progress: the delivery ends there, and the cursor goes back to it. ``retry`` is the
-    policy of the group, by default ``EMS["RETRY_DELAYS"]``.
+    statements loses nothing. In an ordered group a failure ends the delivery at progress. If it
+    ``blocks``, the cursor goes back to it: it is that of the last offset below progress. Of a group
+    by key, ``parks`` are the offsets that wait for their key and were not handed over; other
+    failures hold their keys. ``retry`` is the policy of the group, by default
+    ``EMS["RETRY_DELAYS"]``.
 
     Returns what followed from the failures. Raises LeaseLost.
     """
     policy = default_policy() if retry is None else retry
     settlement = Settlement([judge(f, delivery.attempt, max_retries, policy) for f in failures])
     ordered = delivery.group.ordered
+    in_turn = ordered and delivery.kind != Kind.RETRY  # no cursor waits for a retry
+    plan: Parking | None = None
+    if in_turn and delivery.group.by_key:
+        plan = parking(delivery, progress, settlement.judged, parks, blocks=blocks)
+        settlement.judged, settlement.parked = plan.judged, plan.parks
+        failures = [one.failure for one in plan.judged]
     last_offset = progress - 1 if ordered and failures else delivery.last_offset
     ends = progress > last_offset
     state = State.START
     if ends:
-        state = State.RETRY if failures or delivery.failed else State.DONE
+        # What is parked comes again, as what has failed.
+        comes_again = failures or delivery.failed or delivery.parked or (plan and plan.parks)
+        state = State.RETRY if comes_again else State.DONE
     vendor = connections[delivery.using].vendor
     told = {failure.offset: describe(failure.error) for failure in failures}
     errors = delivery.noted(told) if told else None
@@ -100,13 +115,15 @@ def settle(
         return _written_before(delivery, progress=progress, state=state)
 
     def write() -> None:
-        if not failures and delivery.kind != Kind.RETRY and not (ordered and ends):
+        parks = plan is not None and not plan.is_empty
+        if not (failures or parks or delivery.kind == Kind.RETRY or (ordered and ends)):
             update()
             return
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if ordered else None
+            cursor = lock_cursor(delivery) if in_turn else None
             if update():
-                settlement.gone = write_failures(delivery, settlement.judged, cursor)
+                ended = cursor if ends else None
+                settlement.gone = write_failures(delivery, settlement.judged, ended, plan)
 
     retrying(write, delivery.using)
     delivery.progress, delivery.last_offset = progress, last_offset
@@ -132,7 +149,8 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
 
     def write() -> None:
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if delivery.group.ordered else None
+            in_turn = delivery.group.ordered and delivery.kind != Kind.RETRY
+            cursor = lock_cursor(delivery) if in_turn else None
             held = delivery.held().filter(**unchanged)
             released = held.update(state=State.RELEASED, finished_at=UtcNow())
             if released or _written_before(delivery, state=State.RELEASED):
@@ -249,6 +267,11 @@ def lock_held(delivery: Delivery) -> bool:
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:
     """Lock and return the cursor that the delivery holds; None if an ordered group was reset."""
+    if delivery.group.by_key and delivery.kind == Kind.REPLAY:
+        # What it holds is said on all cursors of the place, which are locked in this order.
+        place = {"group": delivery.group_id, "partition": delivery.partition_id}
+        rows = Cursor.objects.using(delivery.using).filter(**place).order_by("replay")
+        list(rows.select_for_update().values_list("pk"))
     held = _held_cursor(delivery).select_for_update(skip_locked=skip_locked)
     return held.first()
 
@@ -290,12 +313,16 @@ def _own_retry(delivery: Delivery) -> RetryMessageQuerySet:
 
 
 def write_failures(
-    delivery: Delivery, judged: Sequence[Judged], cursor: Cursor | None = None
+    delivery: Delivery,
+    judged: Sequence[Judged],
+    cursor: Cursor | None = None,
+    plan: Parking | None = None,
 ) -> set[int]:
     """Write the rows of the failed offsets, and end the retry row of a successful one.
 
-    ``cursor`` is that of an ordered group: it moves on, or back to the failed offset. Returns the
-    offsets that could not become dead letters: their messages have been purged meanwhile.
+    ``cursor`` is that of an ordered group: it moves on, or back to the failed offset. ``plan`` is
+    that of a group by key, unless it is a retry. Returns the offsets that could not become dead
+    letters: their messages have been purged meanwhile.
     """
     verdicts = [one.verdict for one in judged if one.verdict]
     gone = {verdict.offset for verdict in verdicts if not _bury(delivery, verdict)}
@@ -306,7 +333,9 @@ def write_failures(
             dead=F("dead") + len(verdicts) - len(gone), missing=F("missing") + len(gone)
         )
     waiting = [one.again for one in judged if one.again]
-    if cursor:
+    if plan:
+        plan.write(delivery, cursor)
+    elif cursor:
         for again in waiting:
             cursor.return_to(again.offset, again.attempt, again.delay, error=again.error)
         for verdict in verdicts:
@@ -319,12 +348,26 @@ def write_failures(
         # The row is locked before its `again` is read. With `again` in the WHERE instead, READ
         # COMMITTED would unlock a row that does not match, and the DELETE would lose a redrive
         # that was written in between.
+        key = _lock_key(delivery) if delivery.group.by_key else None
         held = _own_retry(delivery).select_for_update().values_list("again", flat=True)
         if any(list(held)):
             _own_retry(delivery).update(delivery=None, again=False, due_at=UtcNow())
         else:
             _own_retry(delivery).delete()
+            if key:
+                holds = delivery.group.hold_dead and bool(verdicts) and not gone
+                end_head(*key, delivery.using, holds=holds)
     return gone
+
+
+def _lock_key(delivery: Delivery) -> tuple[GroupPartition, int, LockedKey] | None:
+    """Lock the key that the message of a retry holds; return None if it holds none."""
+    place = GroupPartition(delivery.group_id, delivery.partition_id)
+    for key in _own_retry(delivery).exclude(key_hash=None).values_list("key_hash", flat=True):
+        for locked in lock(place, [key], delivery.using).values():
+            if locked.head == delivery.first_offset:
+                return place, key, locked
+    return None
 
 
 def give_back(delivery: Delivery, cursor: Cursor | None = None) -> None:

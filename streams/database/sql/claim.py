@@ -48,7 +48,8 @@ OWN_CURSORS = (
 _CURSOR = (
     "SELECT c.`next_offset`, c.`stop_offset`, c.`replay`, c.`attempt`, c.`alone`,"
     " (SELECT p.`next_offset` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`),"
-    " (SELECT p.`epoch` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`)"
+    " (SELECT p.`epoch` FROM `ems_partition` p WHERE p.`id` = c.`partition_id`),"
+    " c.`has_held_keys`"
     " FROM `ems_cursor` c WHERE c.`id` = %s AND c.`open_delivery` IS NULL"
     " AND COALESCE(c.`blocked_until` <= {now}, 1)"
 )
@@ -68,9 +69,9 @@ INSERT_DELIVERY = {
     vendor: (
         "INSERT INTO `ems_topic_group_log` (`group_id`, `partition_id`, `first_offset`,"  # noqa: S608
         " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
-        " `claimed_at`, `deadline`, `failed`, `dead`, `missing`, `passed`, `error`) VALUES"
-        f" (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'START', {NOW[vendor]}, {LATER[vendor]},"
-        " 0, 0, 0, 0, '')"
+        " `claimed_at`, `deadline`, `failed`, `dead`, `missing`, `passed`, `error`, `parked`)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'START',"
+        f" {NOW[vendor]}, {LATER[vendor]}, 0, 0, 0, 0, '', %s)"
     )
     for vendor in (MYSQL, SQLITE)
 }
@@ -132,7 +133,7 @@ def due(vendor: str, partitions: Iterable[int], groups: Iterable[int]) -> str:
         " GROUP BY c.`group_id`",
         f"SELECT '{RETRY}', `group_id`, {until('MIN(`due_at`)')}, 0"  # noqa: S608
         f" FROM `ems_retry_msg` WHERE `group_id` IN ({of}) AND `delivery_id` IS NULL"
-        " GROUP BY `group_id`",
+        " AND `due_at` IS NOT NULL GROUP BY `group_id`",
         f"SELECT '{GIVEN}', d.`group_id`, 0, 0"  # noqa: S608
         f" FROM `ems_topic_group_log` d {USE_OPEN[vendor]} WHERE d.`state` = 'START'"
         f" AND d.`deadline` <= {NOW[vendor]} AND d.`group_id` IN ({of}) AND d.`token` = ''",

@@ -40,7 +40,7 @@ HOLDS_ALONE = "SELECT " + _HOLDS_ALONE.format(ids="0")
 # request that settles something begins with it.
 RECEIPT_COLUMNS = (
     *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),
-    *("attempt", "client_id", "token", "state", "failed", "missing", "errors"),
+    *("attempt", "client_id", "token", "state", "failed", "missing", "errors", "parked"),
 )
 OF_RECEIPT = for_each_vendor(
     f"SELECT {', '.join(f'`{name}`' for name in RECEIPT_COLUMNS)}, `claimed_at`, {{now}}"  # noqa: S608

@@ -31,10 +31,11 @@ SETTLE_DELIVERY = {
 }
 
 # Writes offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
-# due_at; a row that a delivery holds is marked `again`, so that the end of the delivery does not
-# delete it. Unique key: ems_retry_place (group, partition, offset).
+# due_at, or stays parked, without one; a row that a delivery holds is marked `again`, so that the
+# end of the delivery does not delete it. Unique key: ems_retry_place (group, partition, offset).
 RETRY_COLUMNS = (
-    "`group_id`, `partition_id`, `offset`, `attempt`, `due_at`, `alone`, `again`, `last_error`"
+    "`group_id`, `partition_id`, `offset`, `attempt`, `due_at`, `alone`, `again`, `last_error`,"
+    " `key_hash`"
 )
 
 _ON_DUPLICATE = {
@@ -47,7 +48,7 @@ _NEW_VALUE = {MYSQL: "VALUES(`{0}`)", SQLITE: "excluded.`{0}`"}
 
 def upsert_retries(vendor: str, rows: int) -> str:
     """Return the statement that inserts ``rows`` retry rows, or merges them into existing ones."""
-    value = f"(%s, %s, %s, %s, {LATER[vendor]}, %s, 0, %s)"
+    value = f"(%s, %s, %s, %s, {LATER[vendor]}, %s, 0, %s, %s)"
     waiting = (
         "`ems_retry_msg`.`delivery_id` IS NULL" if vendor == SQLITE else "`delivery_id` IS NULL"
     )
@@ -64,6 +65,7 @@ def upsert_retries(vendor: str, rows: int) -> str:
             merged("due_at", LEAST[vendor] + "({old}, {new})"),
             merged("alone", GREATEST[vendor] + "({old}, {new})"),
             merged("last_error", "{new}"),
+            merged("key_hash", "COALESCE({old}, {new})"),
         )
     )
     values = ", ".join([value] * rows)
@@ -102,7 +104,8 @@ REVOKE_RETRIES = for_each_vendor(
     " `last_offset`, `progress`, `kind`, `attempt`, `client_id`, `thread`, `token`, `state`,"
     " `claimed_at`, `deadline`, `finished_at`, `failed`, `dead`, `missing`, `passed`, `error`)"
     " SELECT `group_id`, `partition_id`, `offset`, `offset`, `offset`, 'retry', `attempt`, '',"
-    " 'reset', %s, 'RELEASED', %s, `due_at`, %s, 0, 0, 0, 0, `last_error`" + _RETRIES_FROM
+    " 'reset', %s, 'RELEASED', %s, COALESCE(`due_at`, {now}), %s, 0, 0, 0, 0, `last_error`"
+    + _RETRIES_FROM
 )
 
 # Read the next letters of a group that nobody has redriven, by their ids; or the newest ones.

@@ -14,7 +14,7 @@ from django.db import Error
 
 from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.limits import Limits, limits
-from streams.consume.registry import Registration, find
+from streams.consume.registry import Order, Registration, find
 from streams.consume.subscription import start_missing, subscribe
 from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
@@ -176,7 +176,7 @@ def ensure_group(
     using: str,
     *,
     start: str | datetime | None = None,
-    ordered: bool = False,
+    ordered: Order = False,
     overrides: Mapping[str, int | None] | None = None,
 ) -> tuple[ConsumerGroup, bool]:
     """Return the group, and whether it is new; a new one has ``overrides``, columns of its row.
@@ -192,7 +192,7 @@ def ensure_group(
     except StartNeeded as error:
         held = start_missing(registration, holdings(resolve(topic, using).id, using))
         raise StartNeeded(f"{held} {_start_hint()}") from error
-    if group.mode == Mode.BROADCAST or group.ordered != ordered:
+    if group.mode == Mode.BROADCAST or group.order != ordered:
         raise GroupMismatch(f"{group} is {group.kind}, which is fixed when a group is created.")
     _known.pop((using, topic, name), None)
     return group, there is None

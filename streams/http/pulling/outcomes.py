@@ -69,7 +69,8 @@ def acknowledge(
     """Record ``results``, which begin at the first open offset and leave none out.
 
     ``running`` is how long ago the delivery was claimed. The last offset ends it; in an ordered
-    group the first failure does, too. Results that an earlier call has recorded, whose answer was
+    group the first failure does, too; in one by key all results count, and the rest is given
+    back. Results that an earlier call has recorded, whose answer was
     lost, are not recorded again. Raises LeaseLost, and InvalidValue for results that are refused.
     """
     errors = [(result.offset, result.error()) for result in results]
@@ -103,7 +104,7 @@ def _check(delivery: Delivery, results: Sequence[Result], failures: Sequence[Fai
             f"The results must begin at offset {first}, leave none out, and end by"
             f" {delivery.last_offset}."
         )
-    if delivery.group.ordered and failures and failures[0].offset != offsets[-1]:
+    if delivery.group.strict and failures and failures[0].offset != offsets[-1]:
         raise InvalidValue(
             f"The group is ordered: the failure at offset {failures[0].offset} ends the delivery,"
             " so leave out"

@@ -6,6 +6,7 @@ from streams.http.routes import (
     deletion,
     groups,
     health,
+    held_keys,
     log,
     messages,
     overview,
@@ -22,7 +23,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         *(produce, prepared, pull, log),
-        *(topics, deletion, groups, acts, replays, messages, dead, redrives),
+        *(topics, deletion, groups, acts, held_keys, replays, messages, dead, redrives),
         *(overview, stress),
     )
 )

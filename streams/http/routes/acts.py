@@ -21,9 +21,10 @@ from streams.http.found import group_named
 from streams.http.journal import note, who
 from streams.http.offers import accepted, offer
 from streams.http.problems import Problem
+from streams.http.routes.held_keys import held_key_numbered
 from streams.http.routes.redrives import redrive_numbered
 from streams.http.threads import on_pool
-from streams.models import ConsumerGroup, Redrive, Topic
+from streams.models import ConsumerGroup, HeldKey, Redrive, Topic
 from streams.operate.acts import ACTS
 from streams.operate.acts.act import Act, Consent, arguments, data_type
 from streams.operate.topics import topic_of
@@ -63,6 +64,13 @@ PLACES: dict[type[Model], Place] = {
     Topic: Place("/topics/{topic}", ("manage", "{topic}"), _topic, "topic", "Topics"),
     ConsumerGroup: Place(
         "/topics/{topic}/groups/{group}", ("manage", "{topic}"), _group, "group", "Groups"
+    ),
+    HeldKey: Place(
+        "/topics/{topic}/groups/{group}/keys/{int:number}",
+        ("manage", "{topic}"),
+        held_key_numbered,
+        "held_key",
+        "Groups",
     ),
     Redrive: Place(
         "/dead/redrives/{int:number}", ("dead",), redrive_numbered, "redrive", "Dead letters"

@@ -51,7 +51,13 @@ class NewGroup(Request):
     start: Literal["earliest", "latest"] | Instant | None = Field(
         None, description="Needed where the topic holds messages already."
     )
-    ordered: bool = Field(False, description="One message of a partition after the other.")
+    ordered: bool | Literal["key"] = Field(
+        False,
+        description=(
+            "One message of a partition after the other; with “key” a failed one holds back only"
+            " those of its key."
+        ),
+    )
     max_retries: Annotated[int, Field(ge=0, le=10_000)] | None = None
     consume_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = Field(
         None, description="In seconds."
@@ -62,7 +68,7 @@ class NewGroup(Request):
 class Group(Answer):
     topic: str
     group: str
-    ordered: bool
+    ordered: bool | Literal["key"]
     max_retries: int | None
     consume_timeout: int | None
     batch: int | None
@@ -398,7 +404,7 @@ def _group(topic: str, group: ConsumerGroup) -> Group:
     return Group(
         topic=topic,
         group=group.name,
-        ordered=group.ordered,
+        ordered=group.order,
         max_retries=group.max_retries,
         consume_timeout=group.consume_timeout,
         batch=group.batch,

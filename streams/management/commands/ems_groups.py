@@ -42,6 +42,7 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         "retry": "begin the next attempt at the messages that block an ordered group",
         "skip": "make a dead letter of the message that blocks a partition",
         "give-up": "end a call that takes ten times as long as usual",
+        "order-by-key": "let a failed message of an ordered group hold back only its key",
         "replay": "deliver a part of the log, or one message, again",
         "cancel-replay": "end a replay before it has given out all",
         "replays": "how far replays are",

@@ -112,8 +112,10 @@ class RowVerbs(StreamsCommand):
         found: list[RetryMessage] = []
         for one in groups:  # in the order of the index: waiting ones, the next due first
             rows = RetryMessage.objects.using(self.using).filter(group=one)
-            found += rows.order_by("delivery_id", "due_at", "id")[:limit]
-        found.sort(key=lambda row: (row.delivery_id is not None, row.due_at, row.pk))
+            parts = [rows.exclude(due_at=None), rows.filter(due_at=None)] if one.by_key else [rows]
+            for part in parts:
+                found += part.order_by("delivery_id", "due_at", "id")[:limit]
+        found.sort(key=_next_first)
         blocked: list[tuple[Any, ...]] = [
             # Of an ordered group there is no row: its cursor waits.
             (None, one.group, one.place, one.attempt, one.due_at, one.state, one.error)
@@ -123,9 +125,21 @@ class RowVerbs(StreamsCommand):
         waiting = (
             (
                 *(row.pk, row.group.name, str(LogPlace.of(row)), row.attempt, row.due_at),
-                *("waiting" if row.delivery_id is None else "held", row.last_error),
+                *(_state(row), row.last_error),
             )
             for row in with_names(found[:limit], self.using)
         )
         columns = ("id", "group", "place", "attempt", "due_at", "state", "error")
         self.show(columns, [*blocked, *waiting][:limit])
+
+
+def _next_first(row: RetryMessage) -> tuple[bool, bool, float, int]:
+    """Sort waiting ones before held ones, the next due first, and those that are parked last."""
+    due = row.due_at.timestamp() if row.due_at else 0.0
+    return row.delivery_id is not None, row.due_at is None, due, row.pk
+
+
+def _state(row: RetryMessage) -> str:
+    if row.delivery_id is not None:
+        return "held"
+    return "parked" if row.due_at is None else "waiting"

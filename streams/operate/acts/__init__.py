@@ -5,11 +5,13 @@ from typing import Any
 
 from django.db.models import Model
 
-from streams.models import ConsumerGroup, PreparedRow, Reader, Redrive, Topic
+from streams.models import ConsumerGroup, HeldKey, PreparedRow, Reader, Redrive, Topic
 from streams.operate.acts.act import Act
 from streams.operate.acts.delete import DeleteGroup
 from streams.operate.acts.forget import ForgetReader
 from streams.operate.acts.give_up import GiveUpCall
+from streams.operate.acts.held_keys import RetryKeyNow, SkipKeyToDeadLetters
+from streams.operate.acts.order import OrderByKey
 from streams.operate.acts.pause import Pause, Resume
 from streams.operate.acts.prepared import (
     CheckNow,
@@ -26,8 +28,9 @@ from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
 ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
     ConsumerGroup: (
         *(Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
-        *(ReplayToGroup, CancelReplay, GiveUpCall, DeleteGroup),
+        *(ReplayToGroup, CancelReplay, GiveUpCall, OrderByKey, DeleteGroup),
     ),
+    HeldKey: (RetryKeyNow, SkipKeyToDeadLetters),
     Topic: (GrowTopic, RetireTopic),
     Reader: (ForgetReader,),
     Redrive: (StopRedrive, ResumeRedrive),

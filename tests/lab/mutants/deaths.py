@@ -53,7 +53,7 @@ DEATHS = [
     Mutant(
         "the-rest-left-with-the-call-that-ran",
         RECOVERY,
-        "if running.stop < end and not delivery.group.ordered:",
+        "if running.stop < end and not delivery.group.strict:",
         "if False:",
         f"{DYING}::test_what_was_done_is_settled_what_ran_has_spent_an_attempt_the_rest_goes_back",
     ),

@@ -9,6 +9,7 @@ from tests.lab.mutants.broadcast import BROADCAST
 from tests.lab.mutants.deaths import DEATHS
 from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.handlers import HANDLERS
+from tests.lab.mutants.held_keys import HELD_KEYS
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
 from tests.lab.mutants.lake import LAKE
@@ -468,15 +469,13 @@ SETTLE = [
         "streams/consume/outcome/settle.py",
         """\
         with own_transaction(delivery.using):
-            cursor = lock_cursor(delivery) if ordered else None
+            cursor = lock_cursor(delivery) if in_turn else None
             if update():
-                settlement.gone = write_failures(delivery, settlement.judged, cursor)
 """,
         """\
         if update():
             with own_transaction(delivery.using):
-                cursor = lock_cursor(delivery) if ordered else None
-                settlement.gone = write_failures(delivery, settlement.judged, cursor)
+                cursor = lock_cursor(delivery) if in_turn else None
 """,
         f"{ACKNOWLEDGING}::test_progress_never_passes_a_failure_that_is_not_written",
     ),
@@ -776,8 +775,8 @@ ORDERED = [
     Mutant(
         "expired-in-order-waits-as-a-retry",
         "streams/consume/outcome/expire.py",
-        "            if cursor:\n",
-        "            if None:\n",
+        "            elif cursor:\n",
+        "            elif None:\n",
         f"{ORDER}::test_a_dead_consumers_partition_is_taken_over_at_the_message_it_was_at",
     ),
 ]
@@ -1342,5 +1341,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
-    *RELAYS,
+    *(*RELAYS, *HELD_KEYS),
 ]

@@ -1,0 +1,194 @@
+"""Holds keys of groups ordered by key: parks what must wait for one, and lets the next one go.
+
+Of the retries of a key at most one has a due time: the one for which its held key stands. Every
+change is made under the lock of the held key, which comes after those of cursors and deliveries,
+and before those of retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from django.db import connections
+
+from streams import runtime_settings
+from streams.database.sql import keys as sql
+from streams.database.sql.dialect import execute, fetch
+from streams.database.transactions import own_transaction
+from streams.log.counting import count_each
+from streams.models import Again, ConsumerGroup, DeadMessage, HeldKey, RetryMessage
+from streams.models.retry import RetryMessageQuerySet
+
+
+class GroupPartition(NamedTuple):
+    """A group in a partition."""
+
+    group: int
+    partition: int
+
+
+@dataclass(frozen=True)
+class KeyedRow:
+    """A message that waits in the order of its key; or one that is ``dead``, and holds it."""
+
+    again: Again
+    key: str
+    key_hash: int
+    dead: bool = False
+
+
+class LockedKey(NamedTuple):
+    """The row of a held key, whose lock this transaction has."""
+
+    head: int
+    pk: int
+
+
+def held(place: GroupPartition, hashes: Collection[int], using: str) -> set[int]:
+    """Return which of ``hashes`` are held, without a lock."""
+    return set(_read(place, hashes, using, lock=False))
+
+
+def lock(place: GroupPartition, hashes: Collection[int], using: str) -> dict[int, LockedKey]:
+    """Lock those of ``hashes`` that are held."""
+    return _read(place, hashes, using, lock=True)
+
+
+def lock_all(place: GroupPartition, using: str) -> dict[int, LockedKey]:
+    """Lock all held keys of the group in the partition, in the order of all who lock several."""
+    rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
+    return lock(place, list(rows.values_list("key_hash", flat=True)), using)
+
+
+def _read(
+    place: GroupPartition, hashes: Collection[int], using: str, *, lock: bool
+) -> dict[int, LockedKey]:
+    if not hashes:
+        return {}
+    statement = sql.held(connections[using].vendor, len(hashes), lock=lock)
+    rows = fetch(using, statement, [*place, *sorted(hashes)])
+    return {key: LockedKey(head, pk) for key, head, pk in rows}
+
+
+def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
+    """Write ``rows``, in the order of their offsets: each key is held by the first of them.
+
+    Behind a message that holds a key already, all are parked. The caller has the locks of the
+    cursors of the place, but for those of other replays.
+    """
+    vendor = connections[using].vendor
+    hashes = {row.key_hash for row in rows}
+    heads = lock(place, hashes, using)
+    first = {row.key_hash: row for row in reversed(rows)}
+    if free := sorted(hashes - heads.keys()):
+        for key in free:
+            one = first[key]
+            holds = [*place, key, one.key, one.again.offset, one.dead]
+            execute(using, sql.HOLD[vendor], holds)
+        execute(using, sql.SOME_HELD, place)
+    again = [
+        replace(
+            row.again,
+            key_hash=row.key_hash,
+            parked=row.key_hash in heads or row is not first[row.key_hash],
+        )
+        for row in rows
+        # A replay may come to the one that holds a key: it waits for its time already.
+        if not row.dead
+        if row.key_hash not in heads or heads[row.key_hash].head != row.again.offset
+    ]
+    RetryMessage.objects.using(using).schedule(place.group, place.partition, again)
+
+
+def let_go(place: GroupPartition, key: int, locked: LockedKey, using: str) -> None:
+    """Let the next message of a key go, whose head has ended; free the key if there is none.
+
+    The caller has locked the key, and deleted the retry of its head.
+    """
+    vendor = connections[using].vendor
+    following = fetch(using, sql.NEXT_OF_KEY[vendor], [*place, key])
+    for pk, offset, due_at in following:
+        if due_at is None:
+            execute(using, sql.UNPARK[vendor], [pk])
+        execute(using, sql.MOVE_HEAD, [offset, locked.pk])
+    if not following:
+        execute(using, sql.FREE_KEY, [locked.pk])
+
+
+def end_head(
+    place: GroupPartition, key: int, locked: LockedKey, using: str, *, holds: bool
+) -> None:
+    """Let the next message of a key go, or, if ``holds``, keep the key: its head is dead now.
+
+    The caller has locked the key, and deleted the retry of its head.
+    """
+    if holds:
+        execute(using, sql.DEAD_HEAD, [True, locked.pk])
+    else:
+        let_go(place, key, locked, using)
+
+
+def redriven(place: GroupPartition, offsets: Collection[int], using: str) -> dict[int, int]:
+    """Lock the keys that dead letters at these offsets hold; return them by offset.
+
+    They are held by the retries that the caller writes for them.
+    """
+    found = _of_letters(place, offsets, using)
+    for locked in lock(place, found.values(), using).values():
+        execute(using, sql.DEAD_HEAD, [False, locked.pk])
+    return found
+
+
+def _of_letters(place: GroupPartition, offsets: Collection[int], using: str) -> dict[int, int]:
+    rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
+    dead = rows.filter(dead=True, head_offset__in=list(offsets))
+    return dict(dead.values_list("head_offset", "key_hash"))
+
+
+def repair(place: GroupPartition, hashes: Iterable[int], using: str) -> int:
+    """Let go what follows in those keys whose head is gone; return how many.
+
+    The caller has locked them, or begins with this in its transaction.
+    """
+    repaired = 0
+    for key, locked in sorted(lock(place, list(hashes), using).items()):
+        head = _rows(place, using).filter(offset=locked.head, key_hash=key)
+        is_there = list(head.exclude(due_at=None).select_for_update().values_list("pk"))
+        if not is_there and not _is_dead(place, locked, using):
+            let_go(place, key, locked, using)
+            repaired += 1
+    return repaired
+
+
+def repair_stuck(using: str, at_most: int) -> int:
+    """Let go what follows in held keys whose message is gone; return how many there were.
+
+    Nobody should leave one behind: every end of a message lets the next one of its key go.
+    """
+    repaired = 0
+    for _pk, group, partition, key in fetch(using, sql.STUCK_KEYS, [at_most]):
+        with own_transaction(using):
+            repaired += repair(GroupPartition(group, partition), [key], using)
+    return repaired
+
+
+def _is_dead(place: GroupPartition, locked: LockedKey, using: str) -> bool:
+    if not HeldKey.objects.using(using).filter(pk=locked.pk, dead=True).exists():
+        return False
+    letters = DeadMessage.objects.using(using).waiting().filter(offset=locked.head)
+    return letters.filter(group=place.group, partition=place.partition).exists()
+
+
+def _rows(place: GroupPartition, using: str) -> RetryMessageQuerySet:
+    rows = RetryMessage.objects.using(using)
+    return rows.filter(group=place.group, partition=place.partition)
+
+
+def room(group: ConsumerGroup, using: str) -> int:
+    """Return how many more messages of the group may be parked, or hold a key."""
+    most: int = runtime_settings.system("parkedMessagesMax", using)
+    parked = RetryMessage.objects.using(using).filter(group=group.pk, delivery=None, due_at=None)
+    heads = HeldKey.objects.using(using).filter(group=group.pk)
+    return max(0, most - sum(count_each({"parked": parked, "heads": heads}, most, using).values()))
