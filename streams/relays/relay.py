@@ -15,7 +15,7 @@ from streams import body as bodies
 from streams.api import ReceivedMessage
 from streams.consume.outcome.backoff import RetryPolicy
 from streams.consume.outcome.failure import ResourceAway
-from streams.consume.registry import Registration, consumer
+from streams.consume.registry import Order, Registration, consumer
 from streams.errors import InvalidConsumer
 from streams.relays.broker import Answers, Broker, NotTaken, Publication
 from streams.relays.routing_key import RoutingKey
@@ -33,7 +33,7 @@ def relay(
     routing_key: str = "{topic}",
     group: str = "",
     batch: int = 100,
-    ordered: bool = False,
+    ordered: Order = False,
     seconds: float = 10.0,
     threads: int | None = None,
     start: Literal["earliest", "latest"] | datetime | None = None,
@@ -48,8 +48,9 @@ def relay(
     ``routing_key`` may have ``{tag}``, ``{key}`` and ``{topic}``. The broker has ``seconds`` to
     connect and to confirm the messages of a call, at most ``batch``; while it is away the group
     waits, and no attempt is spent. ``ordered``: messages of one key are published one after the
-    other. ``group`` is by default ``relay-`` and the name of the exchange, or else of the
-    transport. The others are as for :func:`consumer`. Raises InvalidConsumer, InvalidName.
+    other; with "key" one that fails holds back its key alone. ``group`` is by default ``relay-``
+    and the name of the exchange, or else of the transport. The others are as for
+    :func:`consumer`. Raises InvalidConsumer, InvalidName.
     """
     scheme = _scheme(to)
     name = exchange if isinstance(exchange, str) else getattr(exchange, "name", None)
@@ -64,7 +65,7 @@ def relay(
     if consume_timeout is not None and consume_timeout <= 3 * seconds:
         # A call may connect, publish, and connect once more.
         raise InvalidConsumer("consume_timeout must be more than three times seconds.")
-    handler = Relay(to, exchange, RoutingKey(routing_key), seconds, ordered=bool(ordered))
+    handler = Relay(to, exchange, RoutingKey(routing_key), seconds, ordered=ordered)
     register: Any = consumer  # the relay is a handler of batches
     register(
         topic,
@@ -84,7 +85,7 @@ class Relay:
     """The handler of a relay."""
 
     def __init__(
-        self, to: str, exchange: Any, routing_key: RoutingKey, seconds: float, *, ordered: bool
+        self, to: str, exchange: Any, routing_key: RoutingKey, seconds: float, *, ordered: Order
     ) -> None:
         parts = urlsplit(to)
         self._shown = f"{parts.scheme}://{parts.hostname or ''}"
@@ -125,14 +126,15 @@ class Relay:
         """Yield what is published together: in an ordered group one message of each key.
 
         The next one of a key is published when the one before has been taken. Those without a key
-        are in order, too.
+        are in order, too, but for a group that is ordered by key: there they have none.
         """
         if not self._ordered:
             yield messages
             return
-        by_key: dict[str | None, list[ReceivedMessage]] = {}
+        by_key: dict[str | int | None, list[ReceivedMessage]] = {}
         for message in messages:
-            by_key.setdefault(message.key, []).append(message)
+            free = self._ordered == "key" and message.key is None
+            by_key.setdefault(message.offset if free else message.key, []).append(message)
         for wave in zip_longest(*by_key.values()):
             yield [message for message in wave if message is not None]
 
@@ -140,8 +142,10 @@ class Relay:
         """Tell whether a message may be published, although others have failed.
 
         An ordered group repeats all from the first one on that has failed, and counts those before
-        it as done.
+        it as done. One that is ordered by key repeats what follows in the key of a failed message.
         """
+        if self._ordered == "key":
+            return message.key is None or all(message.key != one.key for one in failed)
         return not self._ordered or all(message.offset < one.offset for one in failed)
 
     def _id(self, message: ReceivedMessage) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from streams.models import (
     RetryMessage,
 )
 from streams.observe.audit.walk import audit
-from streams.testing import drain
+from streams.testing import advance, drain
 from tests.brokers import LARGEST_BYTES, DurableRedis, Killable, RabbitMQ
 from tests.consuming import registered
 from tests.packages import Programs, Unavailable
@@ -258,7 +259,7 @@ def to_rabbit(rabbit: Killable) -> Iterator[Callable[..., Receiver]]:
     registered("orders", "relay").handler.broker.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", [False, True, "key"])
 def test_rabbitmq_returns_what_no_queue_would_get_and_the_message_has_failed(to_rabbit, ordered):
     receiver = to_rabbit(routing_key="{tag}.paid", ordered=ordered)
     tags = ["order", "lost", "order"]
@@ -267,6 +268,21 @@ def test_rabbitmq_returns_what_no_queue_would_get_and_the_message_has_failed(to_
     assert (result.done, result.dead) == (2, 1)
     assert {m.payload for m in receiver.got()} == {0, 2}
     assert DeadMessage.objects.get().error == "no queue gets 'lost.paid'"
+
+
+def test_by_key_a_message_that_is_refused_holds_back_its_key_alone(to_rabbit):
+    receiver = to_rabbit(routing_key="{tag}.paid", ordered="key", max_retries=3)
+    keys, tags = ["a", "a", "b", None], ["lost", "order", "order", "order"]
+    of_each = enumerate(zip(keys, tags, strict=True))
+    send_many([Outgoing("orders", n, key=key, tag=tag) for n, (key, tag) in of_each])
+    drain()
+    assert {m.payload for m in receiver.got()} == {2, 3}
+    assert RetryMessage.objects.filter(due_at=None).get().offset == 1
+    while not DeadMessage.objects.exists():
+        advance(timedelta(hours=3))
+        drain()
+    drain()
+    assert [m.payload for m in receiver.got()] == [1]
 
 
 def test_a_message_that_rabbitmq_refuses_fails_alone(to_rabbit):
