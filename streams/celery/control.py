@@ -1,0 +1,161 @@
+"""Reads what is for processes and not for tasks: commands, replies, events, results by message.
+
+All of it is one topic that each process reads by offset, without a claim. A process keeps what is
+for the queues that it has declared, and leaves the rest; so these queues end with their process.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from streams.celery.envelope import Payload, is_too_old, outgoing, payload_of
+from streams.celery.naming import Naming
+from streams.conf import MAX_BATCH
+from streams.database.retrying import retrying
+from streams.database.transactions import in_transaction
+from streams.deliver.poller import Look
+from streams.log import ends
+from streams.log.bodies import stored_messages
+from streams.log.topics import resolve
+from streams.models import Partition, Topic
+from streams.produce.send import send
+
+# What is older has been read, or nobody waits for it any more.
+RETENTION_SECONDS = 3600
+# A queue that nobody empties keeps its newest messages.
+MOST = 10_000
+
+
+class Tail:
+    """The end of a topic of one partition, read as it grows."""
+
+    def __init__(self, topic: str, using: str, *, retention: int | None = None) -> None:
+        self._topic, self._using, self._retention = topic, using, retention
+        self._partition = 0
+        self.position: int | None = None
+
+    def _open(self) -> int:
+        if not self._partition:
+            info = resolve(self._topic, self._using, create=True)
+            self._partition = info.partitions[0][0]
+            if self._retention is not None:
+                new = Topic.objects.using(self._using).filter(pk=info.id, retention_seconds=None)
+                retrying(lambda: new.update(retention_seconds=self._retention), self._using)
+        return self._partition
+
+    def begin_at_end(self) -> None:
+        """Read from now on, unless it is read already."""
+        if self.position is None:
+            self.position = self._end()
+
+    def _end(self) -> int:
+        rows = Partition.objects.using(self._using).filter(pk=self._open())
+        return int(retrying(rows.values_list("next_offset", flat=True).get, self._using))
+
+    def end_in(self, look: Look) -> int | None:
+        """Return where the log ends, as far as a look knows."""
+        known = [look.due.logs.get(self._partition), ends.end(self._partition, self._using)]
+        return max((end.offset for end in known if end is not None), default=None)
+
+    def read(self, end: int | None = None) -> list[Any]:
+        """Return what has come since the last time."""
+        start, end = self.position or 0, self._end() if end is None else end
+        if end < start:  # the log was rewound
+            self.position = end
+        found: list[Any] = []
+        while start < end:
+            stop = min(end, start + MAX_BATCH)
+            found += stored_messages(self._open(), start, stop, self._using)
+            start = self.position = stop
+        return found
+
+
+@dataclass
+class Box:
+    """A queue of this process: what it is bound to, and what has come for it."""
+
+    name: str
+    messages: deque[Payload] = field(default_factory=lambda: deque(maxlen=MOST))
+    # Exchanges with their types, keys, and patterns of the keys of a topic exchange.
+    bindings: set[tuple[str, str, str, str | None]] = field(default_factory=set)
+    consumed: bool = False
+
+    def takes(self, exchange: str, key: str) -> bool:
+        if not exchange:
+            return key == self.name
+        return any(
+            exchange == bound
+            and (kind == "fanout" or key == own or bool(pattern and re.match(pattern, key)))
+            for bound, kind, own, pattern in self.bindings
+        )
+
+
+class Control:
+    """The queues of this process, and what is read for them."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
+        self._lock = threading.Lock()
+        self.tail = Tail(naming.control, naming.using, retention=RETENTION_SECONDS)
+        self.boxes: dict[str, Box] = {}
+
+    def declare(self, queue: str) -> Box:
+        with self._lock:
+            return self.boxes.setdefault(queue, Box(queue))
+
+    def delete(self, queue: str) -> None:
+        with self._lock:
+            self.boxes.pop(queue, None)
+
+    def read(self, look: Look) -> bool:
+        """Put what has come into the queues; return whether anything was for one that is read."""
+        if not self.boxes:
+            return False
+        self.tail.begin_at_end()
+        found = False
+        for row in self.tail.read(self.tail.end_in(look)):
+            payload = payload_of(row)
+            info = payload["properties"]["delivery_info"]
+            place = info.get("exchange") or "", info.get("routing_key") or ""
+            for box in list(self.boxes.values()):
+                if box.takes(*place) and not is_too_old(row, payload):
+                    box.messages.append(payload)
+                    found = found or box.consumed
+        return found
+
+
+class Bindings:
+    """Which queues of tasks are bound to which exchanges, also as other processes have said."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
+        self._tail = Tail(naming.bindings, naming.using)
+        self._lock = threading.Lock()
+        self._known: set[tuple[str, str, str, str]] = set()
+
+    def look(self) -> set[tuple[str, str, str, str]]:
+        """Return all as (exchange, its type, key, queue)."""
+        with self._lock:
+            for row in self._tail.read():
+                self._known.add(tuple(payload_of(row)["headers"]["binding"]))
+            return set(self._known)
+
+    def add(self, exchange: str, kind: str, key: str, queue: str) -> None:
+        """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
+
+        A worker, which has none open, says the same.
+        """
+        binding = exchange, kind, key, queue
+        if binding in self._known or in_transaction(self._naming.using):
+            return
+        if binding not in self.look():
+            self.add_row(binding)
+
+    def add_row(self, binding: tuple[str, str, str, str]) -> None:
+        payload = {"body": "", "headers": {"binding": list(binding)}, "properties": {}}
+        one = outgoing(self._naming.bindings, payload)
+        send(one.topic, one.body, headers=one.headers, using=self._naming.using)
