@@ -189,20 +189,15 @@ def read(memory: bytes, at: int) -> Noted | None:
     if found is None:
         return None
     ended, begun, stop, text = found
-    in_any_order = stop == ANY_ORDER
     delivery, token, first, *marks = _CLAIM.unpack_from(text)
     failed, absent, passed = (_offsets(mark, first) for mark in marks)
-    return Noted(
-        delivery,
-        token.rstrip(b"\0").decode(),
-        first if in_any_order else ended,
-        range(0) if in_any_order else range(begun, stop),
-        frozenset(failed),
-        # Whether an absent one is gone for good is found out when it is read once more.
-        LeftOut(passed=passed, unread=absent),
-        frozenset(_offsets(begun, first)) if in_any_order else None,
-        frozenset(_offsets(ended, first)) if in_any_order else frozenset(),
-    )
+    token = token.rstrip(b"\0").decode()
+    # Whether an absent one is gone for good is found out when it is read once more.
+    left_out = LeftOut(passed=passed, unread=absent)
+    if stop != ANY_ORDER:
+        return Noted(delivery, token, ended, range(begun, stop), frozenset(failed), left_out)
+    of_each = (frozenset(_offsets(mark.to_bytes(8, "little"), first)) for mark in (begun, ended))
+    return Noted(delivery, token, first, range(0), frozenset(), left_out, *of_each)
 
 
 def _offsets(mark: bytes, first: int) -> set[int]:

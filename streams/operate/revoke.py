@@ -48,9 +48,8 @@ def open_from(cursor: Cursor, target: int, using: str, *, lock: bool) -> list[De
     # Found by their state and locked by key: a locking scan would wait for rows of other groups.
     keys = list(found.values_list("pk", flat=True))
     locked = rows.filter(pk__in=keys).order_by("pk").select_for_update()
-    # What is settled of a delivery, in any order, stays so.
-    parts = (part for row in locked if row.state == State.START for part in split(row))
-    return [part for part in parts if part.last_offset >= target]
+    # What is settled of a delivery, in any order, stays so. Its holder loses all of the rest.
+    return [part for row in locked if row.state == State.START for part in split(row)]
 
 
 def count_retries(cursor: Cursor, target: int, using: str) -> int:
