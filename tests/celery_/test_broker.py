@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from django.db import transaction
 
 from streams.models import Delivery, Message, State
 from tests.celery_.broker import broker, ran, record
-from tests.processes import Child, Spawn, wait_for
+from tests.celery_.features import FEATURES
+from tests.celery_.workers import Pool
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-WORKER = """\
-import logging, sys
-logging.basicConfig(level="INFO", format="%(asctime)s %(message)s", stream=sys.stdout)
-from tests.celery_.broker import broker
-broker.worker_main(["worker", "-l", "INFO", "-n", "w@test", *sys.argv[1:]])
-"""
 
-Worker = Callable[..., Child]
-
-
-@pytest.fixture
-def worker(spawn: Spawn) -> Worker:
-    def start(*words: str) -> Child:
-        child = spawn(WORKER, *(words or ("-c", "2")))
-        child.expect("ready")
-        return child
-
-    return start
-
-
-def test_a_task_commits_with_the_rows_it_is_about(worker: Worker) -> None:
+def test_a_task_commits_with_the_rows_it_is_about(pool: Pool) -> None:
     with transaction.atomic():
         record.delay("committed")
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         record.delay("rolled back")
         raise ZeroDivisionError
     record.delay("alone")
-    child = worker()
+    child = pool.worker()
     wait_for(lambda: ran("committed") and ran("alone"), child.text)
     wait_for(lambda: not Delivery.objects.open().exists(), child.text)
     assert set(Delivery.objects.values_list("state", flat=True)) == {State.DONE}
     assert not ran("rolled back")
     child.terminate()
-    print(child.succeed())
+    child.succeed()
 
 
 def test_a_message_shows_what_people_look_for() -> None:
@@ -56,3 +37,26 @@ def test_a_message_shows_what_people_look_for() -> None:
     assert row.key == sent.id
     assert row.headers["task"] == row.tag
     assert broker.conf.broker_url == "ems://"
+
+
+COMMON = ["delay_and_result", "retries", "chains", "revoke", "inspect", "reject"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(COMMON, id="common"),
+        pytest.param(list(FEATURES), id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_the_features_of_celery(pool: Pool, names: list[str]) -> None:
+    child = pool.worker("-c", "2", "-E", "-Q", "celery,other queue")
+    wrong = {}
+    for name in names:
+        try:
+            FEATURES[name]()
+        except Exception as error:  # each is to be tried
+            wrong[name] = repr(error)
+    assert not wrong, f"{wrong}\n{child.text()}"
+    child.terminate()
+    child.succeed()
