@@ -72,7 +72,7 @@ class Deliveries(virtual.QoS):
 
     def _end(self, tag: int, end: Any) -> None:
         intake, engine = self.channel.intake, self.channel.engine
-        intake.out.discard(tag)
+        intake.out.pop(tag, None)
         if engine.hands is not None:
             end(engine.hands)
         engine.settled(intake)
@@ -303,7 +303,7 @@ class Channel(virtual.Channel):
     def tagged(self, payload: Payload, tag: int | None = None) -> Payload:
         """Return the message with its tag, as this channel knows it."""
         if tag is not None:
-            self.intake.out.add(tag)
+            self.intake.out[tag] = payload["headers"].get("id") or ""
         payload["properties"]["delivery_tag"] = next(_unclaimed) if tag is None else tag
         return payload
 

@@ -73,7 +73,8 @@ class Intake:
     # By queue: its lines, the most urgent first.
     queues: dict[str, list[Line]] = field(default_factory=dict)
     buffer: deque[tuple[int, str, Payload]] = field(default_factory=deque)
-    out: set[int] = field(default_factory=set)  # the tags of what the channel has
+    # What the channel has: by tag, the id of the task.
+    out: dict[int, str] = field(default_factory=dict)
     turn: int = 0
 
     def in_turn(self) -> Iterator[Line]:

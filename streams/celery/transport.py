@@ -44,6 +44,7 @@ class Transport(virtual.Transport):
         self._pid = os.getpid()
         self._engine: Engine | None = None
         self._pumping = False
+        self._ran_here = False
 
     @property
     def engine(self) -> Engine:
@@ -78,13 +79,27 @@ class Transport(virtual.Transport):
                 pass
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        from celery.signals import task_prerun
+
         engine = self.engine
         loop.add_reader(self._reading, self._on_readable)
+        # A pool of processes says later what has begun; a task in this process says it here.
         loop.on_tick.add(lambda: engine.begun(_begun()))
+        task_prerun.connect(self._on_begin)
+
+    def _on_begin(self, task_id: str, **kwargs: Any) -> None:
+        if self._pid != os.getpid() or self._engine is None:
+            return
+        self._ran_here = True
+        for channel in list(self.channels):
+            out = channel.intake.out
+            self._engine.begun(tag for tag, id_ in list(out.items()) if id_ == task_id)
 
     def _on_readable(self) -> None:
         self._hush()
         self.pump()
+        if self._ran_here:
+            self.signal()  # there may be more
 
     def pump(self, most: int = sys.maxsize) -> int:
         """Hand over what there is, at most ``most`` messages; return how many that were."""
@@ -93,7 +108,9 @@ class Transport(virtual.Transport):
         self._pumping = True
         number = 0
         try:
-            while number < most and self._hand_over():
+            # What was handled in this thread is to be acknowledged by its loop before the next.
+            self._ran_here = False
+            while number < most and not self._ran_here and self._hand_over():
                 number += 1
         finally:
             self._pumping = False

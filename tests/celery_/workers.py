@@ -21,10 +21,11 @@ class Pool:
     """The workers of a test."""
 
     spawn: Spawn
+    env: dict[str, str] | None = None
 
     def worker(self, *words: str, name: str = "w@test") -> Child:
         """Start a worker, with two processes if nothing is said, and wait until it is ready."""
-        child = self.spawn(WORKER, name, *(words or ("-c", "2")))
+        child = self.spawn(WORKER, name, *(words or ("-c", "2")), env=self.env)
         child.expect("ready")
         return child
 
