@@ -75,7 +75,7 @@ class Tail:
 
 
 @dataclass
-class Box:
+class Mailbox:
     """A queue of this process: what it is bound to, and what has come for it."""
 
     name: str
@@ -101,11 +101,11 @@ class Control:
         self._naming = naming
         self._lock = threading.Lock()
         self.tail = Tail(naming.control, naming.using, retention=RETENTION_SECONDS)
-        self.boxes: dict[str, Box] = {}
+        self.boxes: dict[str, Mailbox] = {}
 
-    def declare(self, queue: str) -> Box:
+    def declare(self, queue: str) -> Mailbox:
         with self._lock:
-            return self.boxes.setdefault(queue, Box(queue))
+            return self.boxes.setdefault(queue, Mailbox(queue))
 
     def delete(self, queue: str) -> None:
         with self._lock:

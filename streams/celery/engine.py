@@ -23,8 +23,8 @@ from streams.celery import forks
 from streams.celery.control import Control
 from streams.celery.envelope import Payload, is_too_old, payload_of
 from streams.celery.hands import MOST, Hands
-from streams.celery.line import Line
 from streams.celery.naming import Naming
+from streams.celery.supply import Supply
 from streams.conf import RENEW_SECONDS, settings
 from streams.consume.registry import autodiscover
 from streams.database.retrying import transient
@@ -67,24 +67,24 @@ MOST_OUTGOING = 10_000
 
 @dataclass(eq=False)
 class Intake:
-    """What one channel takes: from which lines, how many at once, and what it has not got yet."""
+    """What one channel takes: from where, how many at once, and what it has not got yet."""
 
     prefetch: int = 0
-    # By queue: its lines, the most urgent first.
-    queues: dict[str, list[Line]] = field(default_factory=dict)
+    # By queue: its supplies, the most urgent first.
+    queues: dict[str, list[Supply]] = field(default_factory=dict)
     buffer: deque[tuple[int, str, Payload]] = field(default_factory=deque)
     # What the channel has: by tag, the id of the task.
     out: dict[int, str] = field(default_factory=dict)
     turn: int = 0
 
-    def in_turn(self) -> Iterator[Line]:
-        """Yield the lines as they are to be asked: urgent topics first, the queues by turns."""
+    def in_turn(self) -> Iterator[Supply]:
+        """Yield the supplies as they are to be asked: urgent topics first, the queues by turns."""
         self.turn += 1
         queues = list(self.queues.values())
         first = self.turn % max(1, len(queues))
         for rank in range(max(map(len, queues), default=0)):
-            for lines in (*queues[first:], *queues[:first]):
-                yield from lines[rank : rank + 1]
+            for supplies in (*queues[first:], *queues[:first]):
+                yield from supplies[rank : rank + 1]
 
     def room(self) -> int:
         return self.prefetch - len(self.out) if self.prefetch else MOST_AHEAD
@@ -120,7 +120,7 @@ class Engine:
         self._poller = Poller(self.using)
         self._listener: Listener | None = None
         self._topics: set[str] = set()
-        self._singles: dict[str, list[Line]] = {}
+        self._singles: dict[str, list[Supply]] = {}
         self._counted, self._counted_at = 0, time.monotonic()
         self._keep = threading.Condition()
         self._lock: DeathLock | None = None
@@ -164,11 +164,12 @@ class Engine:
                 pause = work()
         except (Error, StreamsError) as error:
             connections[self.using].close()
-            if not self._away:
-                say = logger.warning if transient(error) else logger.exception
-                say(
+            if not transient(error):
+                logger.exception("The broker has failed", extra=event("celery.failed"))
+            elif not self._away:
+                logger.warning(
                     "The broker waits for the database: %s",
-                    *(error,),
+                    error,
                     extra=event("database.away", database=self.using),
                 )
             self._away = True
@@ -207,7 +208,7 @@ class Engine:
         self.wake()
 
     def consume(self, intake: Intake, queue: str) -> None:
-        intake.queues[queue] = self._lines_of(queue)
+        intake.queues[queue] = self._supplies_of(queue)
         self._topics.update(self.naming.topics(queue))
         if intake not in self.intakes:
             self.intakes.append(intake)
@@ -254,16 +255,16 @@ class Engine:
             self._register()
         assert self.client is not None and self.hands is not None  # noqa: S101, PT018
         self._poller.look([])
-        for line in self._singles.setdefault(queue, self._lines_of(queue)):
-            if line.group is None:
-                self.client.join(line.open().pk)
-            if taken := line.claim(self.client.client_id, 1):
-                ((tag, message),) = self.hands.take(line, taken)
+        for supply in self._singles.setdefault(queue, self._supplies_of(queue)):
+            if supply.group is None:
+                self.client.join(supply.open().pk)
+            if taken := supply.claim(self.client.client_id, 1):
+                ((tag, message),) = self.hands.take(supply, taken)
                 return tag, payload_of(message, taken.delivery.attempt)
         return None
 
-    def _lines_of(self, queue: str) -> list[Line]:
-        return [Line(queue, topic, self.using) for topic in self.naming.topics(queue)]
+    def _supplies_of(self, queue: str) -> list[Supply]:
+        return [Supply(queue, topic, self.using) for topic in self.naming.topics(queue)]
 
     def look(self) -> float:
         """Look what there is, read what is for this process, and claim; return the pause."""
@@ -277,27 +278,27 @@ class Engine:
             send_many(waiting, using=self.using)
             for _one in waiting:
                 self._outgoing.popleft()
-        lines = self._open_lines()
-        look = self._poller.look([line.group.pk for line in lines if line.group])
+        supplies = self._open_supplies()
+        look = self._poller.look([supply.group.pk for supply in supplies if supply.group])
         # Before the claims: a command that revokes a task is to come before the task.
         news = self.control.read(look)
-        found = self._claim() if lines else False
+        found = self._claim() if supplies else False
         if news or found:
             self._ready()
         told = settings().REDIS is not None
         pause = self._poller.pause(look, woken=found or news, told=told)
         return 0.0 if found and not self._hungry else min(pause, LOOK_SECONDS)
 
-    def _open_lines(self) -> list[Line]:
-        lines = [
+    def _open_supplies(self) -> list[Supply]:
+        supplies = [
             one for intake in self.intakes for some in [*intake.queues.values()] for one in some
         ]
-        if lines and self.client is None:
+        if supplies and self.client is None:
             self._register()
-        for line in lines:
-            if line.group is None and self.client is not None:
-                self.client.join(line.open().pk)
-        return lines
+        for supply in supplies:
+            if supply.group is None and self.client is not None:
+                self.client.join(supply.open().pk)
+        return supplies
 
     def _register(self) -> None:
         self._file = opened(self.using, MOST)
@@ -326,14 +327,14 @@ class Engine:
         if hands is None or client is None or hands.full or hands.alone or not client.alive:
             self._hungry = True
             return False
-        for line in intake.in_turn():
-            if taken := line.claim(client.client_id, wanted):
-                for tag, message in hands.take(line, taken):
+        for supply in intake.in_turn():
+            if taken := supply.claim(client.client_id, wanted):
+                for tag, message in hands.take(supply, taken):
                     payload = payload_of(message, taken.delivery.attempt)
                     if is_too_old(message, payload):
                         hands.ack(tag)
                     else:
-                        intake.buffer.append((tag, line.queue, payload))
+                        intake.buffer.append((tag, supply.queue, payload))
                 return True
         return False
 

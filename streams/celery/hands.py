@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import count
 
 from streams.api import ReceivedMessage
-from streams.celery.line import HOLD, Line, Taken, tell
+from streams.celery.supply import HOLD, Supply, Taken, tell
 from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import release
@@ -33,7 +33,7 @@ _tags = count(1)
 class Hand:
     """A delivery in hand: which of its messages have begun and have ended, as bits."""
 
-    line: Line
+    supply: Supply
     delivery: Delivery
     name: str  # of its slot
     slot: UnreadSlot
@@ -83,18 +83,18 @@ class Hands:
     def pending(self) -> bool:
         return bool(self._ended or self._failed)
 
-    def take(self, line: Line, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
+    def take(self, supply: Supply, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
         """Have a delivery in hand; return its messages, each with the tag that settles it."""
         with self._lock:
-            hand = self._hand(line, taken.delivery, alone=taken.alone)
+            hand = self._hand(supply, taken.delivery, alone=taken.alone)
             tagged = [(next(_tags), message) for message in taken.messages]
             self._places |= {tag: (hand, message.offset) for tag, message in tagged}
         return tagged
 
-    def _hand(self, line: Line, delivery: Delivery, *, alone: bool = False) -> Hand:
+    def _hand(self, supply: Supply, delivery: Delivery, *, alone: bool = False) -> Hand:
         name = self._free.pop() if self._free else ""
         slot = self._file.slot(name) if name else UnreadSlot()
-        hand = Hand(line, delivery, name, slot, alone)
+        hand = Hand(supply, delivery, name, slot, alone)
         # What was absent before the first message is settled already.
         first = delivery.first_offset
         hand.settled = bits(range(first, delivery.progress), first)
@@ -193,16 +193,16 @@ class Hands:
                     self._close(hand, [])
                 self._drop(hand)
         lost = {one.pk for one in settle_any_order([ends for _, ends in together], self._using)}
-        counts: dict[Line, int] = {}
+        counts: dict[Supply, int] = {}
         for hand, ends in together:
             if hand.delivery.pk in lost:
                 self._drop(hand)
             elif ends.whole:
-                counts[hand.line] = counts.get(hand.line, 0) + len(hand.delivery.offsets)
+                counts[hand.supply] = counts.get(hand.supply, 0) + len(hand.delivery.offsets)
                 with self._lock:
                     self._forget(hand)
-        for line, number in counts.items():
-            handled(line.registration, Outcome(done=number))
+        for supply, number in counts.items():
+            handled(supply.registration, Outcome(done=number))
 
     def _fail(self, hand: Hand, offset: int, error: Exception | None) -> None:
         """Record a failure, or a release, in a delivery of its own; the rest stays in hand."""
@@ -229,7 +229,7 @@ class Hands:
         self._settle([hand])
         parts = split(hand.delivery, {offset})
         with self._lock:
-            hands = [self._hand(hand.line, part) for part in parts]
+            hands = [self._hand(hand.supply, part) for part in parts]
             for one in hands:
                 for at in one.delivery.offsets:
                     if hand.begun & hand.bit(at):
@@ -256,8 +256,8 @@ class Hands:
     def _close(self, hand: Hand, failures: Sequence[Failure]) -> None:
         running = timedelta(seconds=time.monotonic() - hand.since)
         end = hand.delivery.last_offset + 1
-        closed = close(hand.delivery, end, failures, hand.line.known, running=running)
-        tell(hand.line.registration, hand.delivery, closed)
+        closed = close(hand.delivery, end, failures, hand.supply.known, running=running)
+        tell(hand.supply.registration, hand.delivery, closed)
 
     def extend(self) -> None:
         """Let the deliveries be held longer, before their deadlines come near."""
@@ -279,10 +279,10 @@ class Hands:
                 for part in split(hand.delivery, begun) if hand.in_any_order else [hand.delivery]:
                     if part.first_offset in begun:
                         error = Retry("its worker has ended", delay=0)
-                        known = hand.line.known
+                        known = hand.supply.known
                         failure = Failure(part.first_offset, error)
                         closed = close(part, part.last_offset + 1, [failure], known)
-                        tell(hand.line.registration, part, closed)
+                        tell(hand.supply.registration, part, closed)
                     else:
                         release(part)
             self._drop(hand)

@@ -155,7 +155,8 @@ def reject() -> None:
     one = name()
     sent = tasks.rejected.delay(one)
     letter = wait_for(lambda: DeadMessage.objects.filter(key=sent.id).first())
-    assert letter and letter.tag == tasks.rejected.name
+    assert letter is not None
+    assert letter.tag == tasks.rejected.name
     assert ran(one) == 1
 
 

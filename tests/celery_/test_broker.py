@@ -55,7 +55,7 @@ def test_the_features_of_celery(pool: Pool, names: list[str]) -> None:
     for name in names:
         try:
             FEATURES[name]()
-        except Exception as error:  # each is to be tried
+        except Exception as error:  # noqa: BLE001 - each is to be tried
             wrong[name] = repr(error)
     assert not wrong, f"{wrong}\n{child.text()}"
     child.terminate()

@@ -93,7 +93,8 @@ def test_what_is_settled_in_between_stays_settled_and_the_last_one_ends_the_deli
     assert settled(delivery, {3}) == []
     row = Delivery.objects.get()
     assert (row.progress, row.state) == (4, State.DONE)
-    assert row.finished_at and row.started_at
+    assert row.finished_at
+    assert row.started_at
     assert audit("default") == []
 
 
@@ -168,8 +169,12 @@ def test_when_it_expires_only_what_is_not_settled_comes_back() -> None:
     sweep("default")
     assert retries() == {2: 2, 4: 2, 5: 2, 7: 2}
     assert parts() == {
-        **{(0, 1): State.DONE, (3, 3): State.DONE, (6, 6): State.DONE},
-        **{(2, 2): State.RETRY, (4, 5): State.RETRY, (7, 7): State.RETRY},
+        (0, 1): State.DONE,
+        (3, 3): State.DONE,
+        (6, 6): State.DONE,
+        (2, 2): State.RETRY,
+        (4, 5): State.RETRY,
+        (7, 7): State.RETRY,
     }
     assert audit("default") == []
     assert settled(delivery, {2}) == [delivery]

@@ -43,7 +43,7 @@ class Taken:
     alone: bool
 
 
-class Line:
+class Supply:
     """One topic of a queue, as a worker claims from it."""
 
     def __init__(self, queue: str, topic: str, using: str) -> None:
