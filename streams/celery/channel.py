@@ -31,7 +31,7 @@ TRANSIENT = 1  # a delivery mode: the message need not outlive the broker
 _unclaimed = count(-1, -1)
 
 
-class Deliveries(virtual.QoS):
+class Deliveries(virtual.QoS):  # type: ignore[misc]
     """What a channel has got and not ended. The engine has the rest: see hands.py."""
 
     restore_at_shutdown = False
@@ -78,7 +78,7 @@ class Deliveries(virtual.QoS):
         engine.settled(intake)
 
 
-class Channel(virtual.Channel):
+class Channel(virtual.Channel):  # type: ignore[misc]
     """A channel on the tables of EMS: queues of tasks are topics, others are read in one topic."""
 
     QoS = Deliveries
@@ -94,15 +94,18 @@ class Channel(virtual.Channel):
 
     @property
     def engine(self) -> Engine:
-        return self.connection.engine
+        found: Engine = self.connection.engine
+        return found
 
     @property
     def naming(self) -> Naming:
-        return self.connection.naming
+        found: Naming = self.connection.naming
+        return found
 
     @property
     def bindings(self) -> Bindings:
-        return self.connection.bindings
+        found: Bindings = self.connection.bindings
+        return found
 
     # -- queues --
 

@@ -79,8 +79,8 @@ class Supply:
     def _may_claim(self) -> Limits | None:
         if time.monotonic() >= self._fresh_until:
             rows = ConsumerGroup.objects.using(self._using).select_related("topic")
-            found = rows.filter(pk=self.group and self.group.pk)
-            group = retrying(found.first, self._using) or self.open()
+            known = self.group or self.open()
+            group = retrying(rows.filter(pk=known.pk).first, self._using) or self.open()
             readable = not group.paused and group.topic.readable
             self.group = group
             self._limits = limits(group, self._decorated(), self._using) if readable else None

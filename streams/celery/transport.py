@@ -16,7 +16,7 @@ from streams.celery.engine import Engine
 from streams.celery.naming import Naming
 
 
-class Transport(virtual.Transport):
+class Transport(virtual.Transport):  # type: ignore[misc]
     """A connection to the tables of EMS.
 
     Errors of the database are no errors of the connection: kombu would publish again, outside the

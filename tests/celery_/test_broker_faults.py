@@ -40,6 +40,11 @@ class Marks:
         lines = (line.split() for line in self.path.read_text().splitlines())
         return [(name, int(pid)) for name, pid in lines]
 
+    def wait_for(self, more: int, child: Child) -> None:
+        """Wait until more tasks than now have begun."""
+        before = len(self.lines())
+        wait_for(lambda: len(self.lines()) > before + more, child.text)
+
     def times(self) -> Counter[str]:
         return Counter(name for name, _pid in self.lines())
 
@@ -92,8 +97,7 @@ def test_the_main_process_is_killed(pool: Pool, marks: Marks, faults: int) -> No
     for n in range(faults):
         names |= send(40, start=len(names))
         child = pool.worker("-c", "2")
-        before = len(marks.lines())
-        wait_for(lambda before=before: len(marks.lines()) > before + 5, child.text)
+        marks.wait_for(5, child)
         os.kill(child.pid, signal.SIGKILL)
         child.process.wait()
         assert n < faults
@@ -111,8 +115,7 @@ def test_a_process_of_the_pool_is_killed(pool: Pool, marks: Marks, faults: int) 
     names: set[str] = set()
     for _ in range(faults):
         names |= send(20, start=len(names))
-        before = len(marks.lines())
-        wait_for(lambda before=before: len(marks.lines()) > before + 3, child.text)
+        marks.wait_for(3, child)
         with suppress(ProcessLookupError):
             os.kill(marks.lines()[-1][1], signal.SIGKILL)
     all_done(marks, names, child)
@@ -126,8 +129,7 @@ def test_a_frozen_worker_loses_what_it_has_and_runs_no_more_of_it(
     for n in range(faults):
         frozen = pool.another("-c", "1")
         send(30, 0.1, start=30 * n)
-        before = len(marks.lines())
-        wait_for(lambda before=before: len(marks.lines()) > before + 2, frozen.text)
+        marks.wait_for(2, frozen)
         frozen.freeze()
         Consumer.objects.update(lease_until=UtcNow(-10 * LEASE))  # as after a long time
         other = pool.another("-c", "2")
@@ -161,8 +163,7 @@ def test_while_the_database_is_away_the_worker_waits(
     names: set[str] = set()
     for _ in range(faults):
         names |= send(30, 0.05, start=len(names))
-        before = len(marks.lines())
-        wait_for(lambda before=before: len(marks.lines()) > before + 5, child.text)
+        marks.wait_for(5, child)
         relay.stop()
         child.expect("waits for the database")
         relay.start()

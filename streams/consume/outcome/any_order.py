@@ -26,6 +26,12 @@ from streams.models.delivery import DeliveryQuerySet
 from streams.models.fields import UtcNow
 from streams.telemetry import SETTLE, observed
 
+# What a part has of the delivery that was split.
+COPIED = (
+    *("group_id", "partition_id", "kind", "attempt", "client_id", "thread", "token"),
+    *("state", "claimed_at", "started_at", "deadline"),
+)
+
 
 @dataclass(frozen=True)
 class Ends:
@@ -160,9 +166,7 @@ def _written(row: Delivery, parts: list[tuple[range, bool]]) -> list[Delivery]:
             Delivery.objects.using(row.using).filter(pk=row.pk).update(**values)
             pk = row.pk
         else:
-            copied = ("group_id", "partition_id", "kind", "attempt", "client_id", "thread", "token")
-            copied += ("state", "claimed_at", "started_at", "deadline")
-            new = {name: getattr(row, name) for name in copied} | values
+            new = {name: getattr(row, name) for name in COPIED} | values
             pk = Delivery.objects.using(row.using).create(**new).pk
         if not settled:
             found.append(Delivery.objects.using(row.using).get(pk=pk))
