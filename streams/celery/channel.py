@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 from kombu.transport import virtual
 
-from streams.celery.control import Bindings
+from streams.celery.control import Binding, Bindings
 from streams.celery.engine import Engine, Intake, running
 from streams.celery.envelope import Payload, outgoing
 from streams.celery.naming import GROUP, Naming
@@ -161,7 +161,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             _key, pattern, _queue = self.typeof(exchange).prepare_bind(queue, exchange, key, None)
             self.engine.control.boxes[queue].bindings.add((exchange, kind, key, pattern))
         else:
-            self.bindings.add(exchange, kind, key, queue)
+            self.bindings.add(Binding(exchange, kind, key, queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:
         """Do nothing more: queue_bind() has noted it."""
@@ -200,10 +200,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return [] if self._is_box(key) else [key]
         found = self._bound(exchange, key)
         if not found and self._may_be_bound(exchange):
-            for name, kind, own, queue in self.bindings.look():  # others have bound it
-                if name == exchange:
-                    self.exchange_declare(exchange, kind)
-                    virtual.Channel.queue_bind(self, queue, exchange, own)
+            for one in self.bindings.look():  # others have bound it
+                if one.exchange == exchange:
+                    self.exchange_declare(exchange, one.type)
+                    virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
             found = self._bound(exchange, key)
         return found
 

@@ -10,9 +10,9 @@ import re
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from streams.celery.envelope import Payload, is_too_old, outgoing, payload_of
+from streams.celery.envelope import Payload, is_too_old, payload_of
 from streams.celery.naming import Naming
 from streams.conf import MAX_BATCH
 from streams.database.retrying import retrying
@@ -20,31 +20,46 @@ from streams.database.transactions import in_transaction
 from streams.deliver.poller import Look
 from streams.log import ends
 from streams.log.bodies import stored_messages
-from streams.log.topics import resolve
-from streams.models import Partition, Topic
+from streams.log.topics import TopicInfo, resolve
+from streams.models import Message, Partition, Topic
 from streams.produce.send import send
 
 # What is older has been read, or nobody waits for it any more.
 RETENTION_SECONDS = 3600
+FOR_EVER = 0
 # A queue that nobody empties keeps its newest messages.
 MOST = 10_000
 
 
-class Tail:
-    """The end of a topic of one partition, read as it grows."""
+class Binding(NamedTuple):
+    """A queue of tasks that is bound to an exchange of this type by a key."""
 
-    def __init__(self, topic: str, using: str, *, retention: int | None = None) -> None:
-        self._topic, self._using, self._retention = topic, using, retention
+    exchange: str
+    type: str
+    key: str
+    queue: str
+
+
+def opened_topic(name: str, using: str, retention: int) -> TopicInfo:
+    """Return a topic of the broker itself; a new one keeps its messages as long as is needed."""
+    info = resolve(name, using, create=True)
+    new = Topic.objects.using(using).filter(pk=info.id, retention_seconds=None)
+    retrying(lambda: new.update(retention_seconds=retention), using)
+    return info
+
+
+class Tail:
+    """The end of the topic of the processes, read as it grows."""
+
+    def __init__(self, topic: str, using: str) -> None:
+        self._topic, self._using = topic, using
         self._partition = 0
         self.position: int | None = None
 
     def _open(self) -> int:
         if not self._partition:
-            info = resolve(self._topic, self._using, create=True)
+            info = opened_topic(self._topic, self._using, RETENTION_SECONDS)
             self._partition = info.partitions[0][0]
-            if self._retention is not None:
-                new = Topic.objects.using(self._using).filter(pk=info.id, retention_seconds=None)
-                retrying(lambda: new.update(retention_seconds=self._retention), self._using)
         return self._partition
 
     def begin_at_end(self) -> None:
@@ -100,7 +115,7 @@ class Control:
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
         self._lock = threading.Lock()
-        self.tail = Tail(naming.control, naming.using, retention=RETENTION_SECONDS)
+        self.tail = Tail(naming.control, naming.using)
         self.boxes: dict[str, Mailbox] = {}
 
     def declare(self, queue: str) -> Mailbox:
@@ -133,29 +148,23 @@ class Bindings:
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
-        self._tail = Tail(naming.bindings, naming.using)
-        self._lock = threading.Lock()
-        self._known: set[tuple[str, str, str, str]] = set()
+        self._known: set[Binding] = set()
 
-    def look(self) -> set[tuple[str, str, str, str]]:
-        """Return all as (exchange, its type, key, queue)."""
-        with self._lock:
-            for row in self._tail.read():
-                self._known.add(tuple(payload_of(row)["headers"]["binding"]))
-            return set(self._known)
+    def look(self) -> set[Binding]:
+        """Return all that are committed: there are few, and few ask for them."""
+        using = self._naming.using
+        topic = opened_topic(self._naming.bindings, using, FOR_EVER)
+        rows = Message.objects.using(using).filter(partition=topic.partitions[0][0])
+        for headers in retrying(list, using, rows.values_list("headers", flat=True)):
+            self._known.add(Binding(**headers))
+        return set(self._known)
 
-    def add(self, exchange: str, kind: str, key: str, queue: str) -> None:
+    def add(self, binding: Binding) -> None:
         """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
 
         A worker, which has none open, says the same.
         """
-        binding = exchange, kind, key, queue
-        if binding in self._known or in_transaction(self._naming.using):
+        using = self._naming.using
+        if binding in self._known or in_transaction(using) or binding in self.look():
             return
-        if binding not in self.look():
-            self.add_row(binding)
-
-    def add_row(self, binding: tuple[str, str, str, str]) -> None:
-        payload = {"body": "", "headers": {"binding": list(binding)}, "properties": {}}
-        one = outgoing(self._naming.bindings, payload)
-        send(one.topic, one.body, headers=one.headers, using=self._naming.using)
+        send(self._naming.bindings, headers=binding._asdict(), using=using)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from django.db import transaction
+from datetime import timedelta
 
+import pytest
+from django.db import Error, transaction
+from kombu import Exchange, Queue
+
+from streams.celery.naming import Naming
+from streams.errors import ConfigurationError, StreamsError, WrongDatabase
 from streams.models import Delivery, Message, State
 from tests.celery_.broker import broker, ran, record
 from tests.celery_.features import FEATURES
 from tests.celery_.workers import Pool
 from tests.processes import wait_for
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 
 def test_a_task_commits_with_the_rows_it_is_about(pool: Pool) -> None:
@@ -37,6 +42,40 @@ def test_a_message_shows_what_people_look_for() -> None:
     assert row.key == sent.id
     assert (row.headers or {})["task"] == row.tag
     assert broker.conf.broker_url == "ems://"
+
+
+def test_what_has_an_eta_waits_in_the_inbox() -> None:
+    record.apply_async(["later"], countdown=3600)
+    row = Message.objects.get(partition__topic__name="celery.celery")
+    assert timedelta(minutes=59) < row.due_at - row.created_at < timedelta(minutes=61)
+
+
+def test_an_error_of_the_database_is_no_error_of_the_connection() -> None:
+    """Kombu would publish again, outside the transaction that has failed."""
+    with broker.connection() as connection:
+        errors = connection.connection_errors + connection.channel_errors
+    assert not any(issubclass(error, errors) for error in (Error, StreamsError))
+
+
+def test_a_task_in_a_transaction_on_another_database_is_refused() -> None:
+    with pytest.raises(WrongDatabase), transaction.atomic(using="other"):
+        record.delay("nowhere")
+
+
+def test_another_process_knows_what_is_bound_to_an_exchange() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        exchange = Exchange("shop", "topic")
+        Queue("orders", exchange, "order.*")(one.channel()).declare()
+        two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
+    assert Message.objects.filter(partition__topic__name="celery.orders").count() == 1
+
+
+def test_a_url_names_an_alias() -> None:
+    assert Naming.of("other", {}).using == "other"
+    with pytest.raises(ConfigurationError, match="no database"):
+        Naming.of("nowhere", {})
+    with pytest.raises(ConfigurationError, match="priority_steps"):
+        Naming.of(None, {"priority_steps": ["high"]})
 
 
 COMMON = ["delay_and_result", "retries", "chains", "revoke", "inspect", "reject"]
