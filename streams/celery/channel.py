@@ -294,7 +294,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         box = self.engine.control.boxes[queue]
         if not box.messages:
             self.engine.ask(self.engine.look)
-        return self.tagged(box.messages.popleft()) if box.messages else None
+        payload = box.next()
+        return None if payload is None else self.tagged(payload)
 
     def _get_one(self, queue: str) -> Payload | None:
         found = self.engine.ask(lambda: self.engine.take_one(queue))

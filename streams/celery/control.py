@@ -19,7 +19,7 @@ from streams.database.retrying import retrying
 from streams.database.transactions import in_transaction
 from streams.deliver.poller import Look
 from streams.log import ends
-from streams.log.bodies import stored_messages
+from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.topics import TopicInfo, resolve
 from streams.models import Message, Partition, Topic
 from streams.produce.send import send
@@ -46,6 +46,11 @@ def opened_topic(name: str, using: str, retention: int) -> TopicInfo:
     new = Topic.objects.using(using).filter(pk=info.id, retention_seconds=None)
     retrying(lambda: new.update(retention_seconds=retention), using)
     return info
+
+
+def copy_of(payload: Payload) -> Payload:
+    """Return the message for one queue: each gives it a tag of its own."""
+    return {**payload, "properties": {**payload["properties"]}}
 
 
 class Tail:
@@ -94,10 +99,21 @@ class Mailbox:
     """A queue of this process: what it is bound to, and what has come for it."""
 
     name: str
-    messages: deque[Payload] = field(default_factory=lambda: deque(maxlen=MOST))
+    # Each with what it was read from: it may become too old here.
+    messages: deque[tuple[Payload, StoredMessage]] = field(
+        default_factory=lambda: deque(maxlen=MOST)
+    )
     # Exchanges with their types, keys, and patterns of the keys of a topic exchange.
     bindings: set[tuple[str, str, str, str | None]] = field(default_factory=set)
     consumed: bool = False
+
+    def next(self) -> Payload | None:
+        """Return the next message, or None, and leave out those that have become too old."""
+        while self.messages:
+            payload, row = self.messages.popleft()
+            if not is_too_old(row, payload):
+                return payload
+        return None
 
     def takes(self, exchange: str, key: str) -> bool:
         if not exchange:
@@ -137,8 +153,8 @@ class Control:
             info = payload["properties"]["delivery_info"]
             place = info.get("exchange") or "", info.get("routing_key") or ""
             for box in list(self.boxes.values()):
-                if box.takes(*place) and not is_too_old(row, payload):
-                    box.messages.append(payload)
+                if box.takes(*place):
+                    box.messages.append((copy_of(payload), row))
                     found = found or box.consumed
         return found
 

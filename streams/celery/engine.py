@@ -31,6 +31,8 @@ from streams.database.retrying import transient
 from streams.deliver.poller import Poller
 from streams.errors import StreamsError
 from streams.log import kept_ends
+from streams.log.sequencer import sequence
+from streams.log.topics import resolve
 from streams.logs import event
 from streams.models.delivery import MAX_ANY_ORDER
 from streams.process.deaths import Deaths
@@ -254,7 +256,8 @@ class Engine:
         if self.client is None:
             self._register()
         assert self.client is not None and self.hands is not None  # noqa: S101, PT018
-        self._poller.look([])
+        topics = [resolve(topic, self.using) for topic in self.naming.topics(queue)]
+        sequence(self.using, [id_ for topic in topics for id_, _number in topic.partitions])
         for supply in self._singles.setdefault(queue, self._supplies_of(queue)):
             if supply.group is None:
                 self.client.join(supply.open().pk)
