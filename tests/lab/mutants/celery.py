@@ -62,8 +62,8 @@ CELERY = [
     Mutant(
         "a-reset-of-what-is-settled",
         REVOKE,
-        "for part in split(row)]",
-        "for part in [row]]",
+        "if row.state == State.START for part in split(row)]",
+        "if row.state == State.START for part in [row]]",
         f"{TESTS}::test_a_reset_leaves_settled_what_it_does_not_give_out_again",
     ),
     Mutant(
