@@ -202,7 +202,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if not found and self._may_be_bound(exchange):
             for one in self.bindings.look():  # others have bound it
                 if one.exchange == exchange:
-                    self.exchange_declare(exchange, one.type)
+                    if exchange not in self.state.exchanges:
+                        self.exchange_declare(exchange, one.type)
                     virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
             found = self._bound(exchange, key)
         return found

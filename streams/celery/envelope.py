@@ -77,8 +77,8 @@ def is_too_old(message: ReceivedMessage | StoredMessage, payload: Payload) -> bo
     expiration = payload["properties"].get("expiration")
     if expiration is None or "task" in payload["headers"]:
         return False
-    sent = message.sequenced_at or message.created_at
-    return bool(datetime.now(UTC) - sent > timedelta(milliseconds=float(expiration)))
+    age = datetime.now(UTC) - message.created_at
+    return bool(age > timedelta(milliseconds=float(expiration)))
 
 
 def _body(payload: Payload) -> Any:
