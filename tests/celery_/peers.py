@@ -88,6 +88,8 @@ class TestMessage(BaseMessage):
 """
 SET_UP = "import django\n\ndjango.setup()\n"
 
+CLASSES = "python_classes=Test* test_*"  # as Celery's own configuration has it
+
 ONE_EACH = "drain_events() hands over one message, as on Redis, whose tests replace this one"
 NO_PRIORITY = (
     "a queue of one process has no priorities: commands and replies come as they were sent"
@@ -161,16 +163,8 @@ def run(suite: Suite, words: list[str]) -> bool:
         redis = urlsplit(os.environ.get("EMS_TEST_REDIS_URL", ""))
         env |= {"REDIS_HOST": redis.hostname or "", "REDIS_PORT": str(redis.port)}
         env |= {"TEST_BACKEND": f"redis://{redis.netloc}/3"}
-        options = [
-            "-v",
-            "-p",
-            "no:django",
-            "-p",
-            "ems_set_up",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={xml}",
-        ]
+        plugins = ["-p", "no:django", "-p", "no:cacheprovider", "-p", "ems_set_up"]
+        options = ["-v", *plugins, "-o", CLASSES, f"--junitxml={xml}"]
         command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir"]
         subprocess.run([*command, str(tests), *suite.tests, *words], cwd=tests, env=env)
         found = results(xml)
