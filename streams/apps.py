@@ -31,6 +31,7 @@ class StreamsConfig(AppConfig):
             telemetry,
             tracing,
         )
+        from streams.celery.alias import add_alias
         from streams.database import emptied, remembered
         from streams.log import routes
         from streams.metrics import start_if_shared
@@ -44,4 +45,5 @@ class StreamsConfig(AppConfig):
         post_migrate.connect(routes.write_first_routes, sender=self)
         connection_created.connect(emptied.watch)
         start_if_shared()
+        add_alias()
         telemetry.look_for(tracing.look)

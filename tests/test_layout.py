@@ -33,7 +33,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"nouns"},
         {"process", "admin", "schedule", "metrics"},
         {"stress"},
-        {"management", "testing", "checks", "forwarding", "http"},
+        {"management", "testing", "checks", "forwarding", "http", "celery"},
         {"chaos"},
         # Where Django, Celery and hosts look.
         {"apps", "tasks", "consumers", "routers", "templatetags", "migrations", "__init__"},

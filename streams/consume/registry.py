@@ -327,3 +327,15 @@ def by_alias(
 def find(topic: str, group: str) -> Registration | None:
     """Return the registered consumer of ``group`` on ``topic``, or None."""
     return _registered.get((topic, group))
+
+
+def handled_elsewhere(messages: Any) -> None:
+    """Stands for what a client does: nothing of it runs here."""
+
+
+def registration_of(topic: str, group: str, **changes: Any) -> Registration:
+    """Return what stands for a consumer that is no function of ours: no handler and no tags."""
+    absent = {"batch": None, "threads": None, "start": None, "max_retries": None}
+    absent |= {"retry": None, "consume_timeout": None}
+    fixed = {"mode": "cluster", "ordered": False, "atomic": False, "tags": ()}
+    return Registration(handled_elsewhere, topic, group, **{**absent, **fixed, **changes})

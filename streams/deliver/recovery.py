@@ -9,6 +9,7 @@ done. Without a slot, the end of the lease does less: it knows neither what was 
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from streams.consume.limits import (
@@ -17,8 +18,9 @@ from streams.consume.limits import (
     known_max_retries,
     limits,
 )
+from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
 from streams.consume.outcome.expire import expire
-from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.failure import Failure, Judged
 from streams.consume.outcome.settle import Settlement, keep_below, release
 from streams.consume.registry import find
 from streams.database.retrying import retrying
@@ -63,6 +65,9 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         return None
     found = Recovered(delivery)
     in_force = _limits(delivery)
+    if delivery.settled or (noted and noted.begun is not None):
+        _recover_parts(found, noted, in_force.max_retries)
+        return found
     end = delivery.last_offset + 1
     # What was in flight at the death is committed by now: what is settled needs no slot.
     ended, running = delivery.progress, range(0)
@@ -88,6 +93,31 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
     if found.died is None:  # its rows are locked
         raise LeaseLost
     return found
+
+
+def _recover_parts(found: Recovered, noted: Noted | None, max_retries: int) -> None:
+    """End a claim that was settled in any order: what had not begun comes back together."""
+    delivery = found.delivery
+    begun: Collection[int] = (noted and noted.begun) or ()
+    done = bits((noted and noted.done) or (), delivery.first_offset) | (delivery.settled or 0)
+    ends = Ends(delivery, done)
+    if done and settle_any_order([ends], delivery.using):
+        raise LeaseLost
+    if ends.whole:
+        return
+    delay = delay_after_expiry(delivery.group, delivery.attempt)
+    judged: list[Judged] = []
+    for part in split(delivery, begun):
+        if part.first_offset not in begun:
+            found.released += len(part.offsets)
+            release(part)
+            continue
+        found.repeated += 1
+        died = expire(part, max_retries, delay, dead=True)
+        if died is None:  # its rows are locked
+            raise LeaseLost
+        judged += died.judged
+    found.died = Settlement(judged)
 
 
 def _as_written(delivery_id: int, token: str, using: str) -> Delivery | None:

@@ -29,6 +29,9 @@ COPY_SIZE = 512
 SLOT_SIZE = 2 * COPY_SIZE
 assert _TEXT_AT + _CLAIM.size <= COPY_SIZE  # noqa: S101 - of two constants
 
+# Stands where the end of a running call is otherwise: the number before it has a bit for each call.
+ANY_ORDER = -1
+
 Memory = Any  # an mmap or a bytearray: a slice of it is replaced by bytes
 
 
@@ -94,7 +97,9 @@ def newest(memory: bytes, at: int, size: int) -> tuple[int, int, int, bytes] | N
 class Noted:
     """What a slot says of a claim: the offsets below ``ended`` need no call any more.
 
-    The calls of ``failed`` have failed. Those of ``running`` were in a call.
+    The calls of ``failed`` have failed. Those of ``running`` were in a call. Of a claim that is
+    settled in any order, ``begun`` are those whose calls had begun, also of those that are
+    ``done``; None of any other.
     """
 
     delivery: int
@@ -103,6 +108,8 @@ class Noted:
     running: range
     failed: frozenset[int]
     left_out: LeftOut
+    begun: frozenset[int] | None = None
+    done: frozenset[int] = frozenset()
 
 
 class UnreadSlot:
@@ -116,6 +123,9 @@ class UnreadSlot:
 
     def end(self, stop: int, failed: Sequence[Failure] = ()) -> None:
         """Note that the call that has begun has ended, and what has failed."""
+
+    def any_order(self, begun: int, done: int) -> None:
+        """Note which calls of a claim settled in any order have begun, and ended, as bits."""
 
 
 class ProgressSlot(UnreadSlot):
@@ -150,6 +160,9 @@ class ProgressSlot(UnreadSlot):
         self._ended = stop
         self.copies.put(stop, stop, stop)
 
+    def any_order(self, begun: int, done: int) -> None:
+        self.copies.put(done, begun, ANY_ORDER)
+
     def _describe(self) -> None:
         out = self._left_out
         self._weight = _weight(out)
@@ -178,15 +191,13 @@ def read(memory: bytes, at: int) -> Noted | None:
     ended, begun, stop, text = found
     delivery, token, first, *marks = _CLAIM.unpack_from(text)
     failed, absent, passed = (_offsets(mark, first) for mark in marks)
-    return Noted(
-        delivery,
-        token.rstrip(b"\0").decode(),
-        ended,
-        range(begun, stop),
-        frozenset(failed),
-        # Whether an absent one is gone for good is found out when it is read once more.
-        LeftOut(passed=passed, unread=absent),
-    )
+    token = token.rstrip(b"\0").decode()
+    # Whether an absent one is gone for good is found out when it is read once more.
+    left_out = LeftOut(passed=passed, unread=absent)
+    if stop != ANY_ORDER:
+        return Noted(delivery, token, ended, range(begun, stop), frozenset(failed), left_out)
+    of_each = (frozenset(_offsets(mark.to_bytes(8, "little"), first)) for mark in (begun, ended))
+    return Noted(delivery, token, first, range(0), frozenset(), left_out, *of_each)
 
 
 def _offsets(mark: bytes, first: int) -> set[int]:

@@ -19,6 +19,9 @@ from streams.models.consumer import Consumer
 from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR
 
+# The most messages of a claim that is settled in any order: one bit each of ``settled``.
+MAX_ANY_ORDER = 63
+
 # In characters: what a delivery of several offsets keeps of each different error, and of all. A
 # claim of a thousand messages may fail with as many texts.
 MAX_NOTED = 300
@@ -81,6 +84,7 @@ class Delivery(models.Model):
     Only the client that has ``token`` may move ``progress`` and end the delivery, while its state
     is START. ``progress`` is the first offset that is not settled yet. An open one without a token
     is a range that was given back. An open one has ``started_at`` only if its one call has begun.
+    Of one that is settled in any order, ``settled`` has bit n if first_offset + n is settled.
     """
 
     group = LooseForeignKey("ems.ConsumerGroup", related_name="deliveries", verbose_name=_("group"))
@@ -115,6 +119,8 @@ class Delivery(models.Model):
     parked = models.TextField(_("parked"), null=True, blank=True, editable=False)  # noqa: DJ001 - MySQL gives TEXT no default
     # Of a claim of several offsets: the errors, as JSON, each with the offsets that failed with it.
     errors = models.TextField(_("errors"), null=True, blank=True, editable=False)  # noqa: DJ001 - MySQL gives TEXT no default
+
+    settled = models.PositiveBigIntegerField(null=True, blank=True, editable=False)
 
     objects = DeliveryQuerySet.as_manager()
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from django.db import connections
 
 from streams.conf import MAX_BATCH
+from streams.consume.outcome.any_order import split
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import delete_by_id, execute, fetch
 from streams.log.held_keys import GroupPartition, lock_all, repair
@@ -48,7 +49,8 @@ def open_from(cursor: Cursor, target: int, using: str, *, lock: bool) -> list[De
     # Found by their state and locked by key: a locking scan would wait for rows of other groups.
     keys = list(found.values_list("pk", flat=True))
     locked = rows.filter(pk__in=keys).order_by("pk").select_for_update()
-    return [row for row in locked if row.state == State.START]
+    # What is settled of a delivery, in any order, stays so. Its holder loses all of the rest.
+    return [part for row in locked if row.state == State.START for part in split(row)]
 
 
 def count_retries(cursor: Cursor, target: int, using: str) -> int:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.celery_.workers import Pool
 from tests.processes import Child, Spawn
 
 # Not there on a Django that django-celery-beat refuses.
@@ -62,3 +63,18 @@ class Celery:
 @pytest.fixture
 def celery(spawn: Spawn, redis_keys: str, tmp_path: Path) -> Celery:
     return Celery(spawn, tmp_path / "schedule")
+
+
+@pytest.fixture
+def pool(spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """Start workers whose broker is EMS; results are files."""
+    from tests.celery_.broker import broker
+
+    folder = tmp_path / "results"
+    folder.mkdir()
+    monkeypatch.setenv("EMS_TEST_RESULTS", f"file://{folder}")
+    broker.conf.result_backend = f"file://{folder}"
+    broker._backend_cache = None
+    broker._local = type(broker._local)()
+    yield Pool(spawn)
+    broker.close()

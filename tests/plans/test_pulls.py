@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from streams.consume.registry import registration_of
 from streams.http.pulling import clients, outcomes
-from streams.http.pulling.groups import PulledGroup, registration_of
+from streams.http.pulling.groups import PulledGroup
 from streams.http.pulling.handing_out import Asked, hand_out
 from streams.http.pulling.receipts import named, receipt_of
 from tests.plans.seed import LIVE, Seed

@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.db.models import Q
 
 from streams.consume.outcome import backoff
+from streams.consume.outcome.any_order import split
 from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, ProcessDied
 from streams.consume.outcome.parking import parking
 from streams.consume.outcome.settle import (
@@ -22,7 +23,7 @@ from streams.consume.outcome.settle import (
     write_failures,
 )
 from streams.database.transactions import own_transaction
-from streams.errors import describe
+from streams.errors import LeaseLost, describe
 from streams.models import Delivery, Kind, RetryMessage, State, Verdict
 from streams.models.consumer import LEASE, Consumer, ConsumerQuerySet
 from streams.models.delivery import DeliveryQuerySet
@@ -52,6 +53,8 @@ def expire(
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
+    if delivery.settled:
+        return _expire_parts(delivery, max_retries, delay, dead=dead, given_up=given_up)
     reason = CallGivenUp() if given_up else ProcessDied()
     is_last = delay is None or (
         max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
@@ -70,7 +73,7 @@ def expire(
             lock_cursors(delivery)
         rows = Delivery.objects.using(delivery.using)
         taken = rows.filter(pk=delivery.pk)
-        expired = delivery.held() if dead else (rows.held() if given_up else rows.expired())
+        expired = _taken_from(delivery, dead=dead, given_up=given_up)
         # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
         # the other deliveries.
         unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
@@ -115,6 +118,31 @@ def expire(
                 again = [replace(first, offset=offset) for offset in unsettled(delivery)]
                 wait_for_retry(delivery, again)
     return settlement
+
+
+def _taken_from(delivery: Delivery, *, dead: bool, given_up: bool) -> DeliveryQuerySet:
+    """Return the deliveries that may be taken from their holders, of which this must be one."""
+    rows = Delivery.objects.using(delivery.using)
+    return delivery.held() if dead else (rows.held() if given_up else rows.expired())
+
+
+def _expire_parts(
+    delivery: Delivery,
+    max_retries: int | None,
+    delay: timedelta | None,
+    *,
+    dead: bool,
+    given_up: bool,
+) -> Settlement | None:
+    """Expire what is left of a delivery of which a part is settled, in any order."""
+    try:
+        parts = split(delivery, among=_taken_from(delivery, dead=dead, given_up=given_up))
+    except LeaseLost:
+        return None
+    found = [expire(part, max_retries, delay, dead=dead, given_up=given_up) for part in parts]
+    ended = [one for one in found if one is not None]
+    judged = [judged for one in ended for judged in one.judged]
+    return Settlement(judged, {offset for one in ended for offset in one.gone}) if ended else None
 
 
 def was_given_up(delivery: Delivery) -> bool:

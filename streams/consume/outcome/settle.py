@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connections, models
 from django.db.models import Case, F, When
 
+from streams.consume.outcome.any_order import split
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
 from streams.consume.outcome.failure import Failure, Judged, judge
 from streams.consume.outcome.parking import Parking, parking
@@ -138,8 +139,13 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 
     New messages stay together: see _give_back_range. With ``thread``, nothing is given back unless
-    the row has this one still. Raises LeaseLost.
+    the row has this one still. Of one that is settled in any order, what is settled stays so.
+    Raises LeaseLost.
     """
+    if delivery.settled:
+        for part in split(delivery):
+            release(part, thread=thread)
+        return
     unchanged: dict[str, Any] = {
         "progress": delivery.progress,
         "last_offset": delivery.last_offset,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streams.database.sql.dialect import (
     GREATEST,
     IF,
@@ -11,6 +13,7 @@ from streams.database.sql.dialect import (
     NOW,
     SQLITE,
     for_each_vendor,
+    numbers,
 )
 
 # Records the outcome of a delivery's offsets below the new progress, and its end when that is past
@@ -29,6 +32,35 @@ SETTLE_DELIVERY = {
     )
     for vendor in (MYSQL, SQLITE)
 }
+
+
+def settle_any_order(vendor: str, ids: Sequence[int], ended: Sequence[int]) -> str:
+    """Return the statement that records what is settled, in any order, of deliveries ``ids``.
+
+    ``ended`` are those of which nothing is left. By primary key, and of each only while the token
+    is held and what was settled before is what its holder wrote last. The parameters: ``settled``
+    of all, ``progress`` of all, the time since it was handed over of those that have ended, and of
+    each its token, last offset and the bits before.
+    """
+
+    def of_each(value: str, which: Sequence[int]) -> str:
+        return "CASE `id` " + " ".join(f"WHEN {pk:d} THEN {value}" for pk in which) + " END"
+
+    end = ""
+    if ended:
+        start = of_each(LATER[vendor], ended)
+        end = (
+            f", `state` = CASE WHEN `id` IN ({numbers(ended)}) THEN 'DONE' ELSE `state` END"
+            f", `started_at` = COALESCE(`started_at`, {start})"
+            f", `finished_at` = CASE WHEN `id` IN ({numbers(ended)}) THEN {NOW[vendor]} END"
+        )
+    guard = of_each("`token` = %s AND `last_offset` = %s AND COALESCE(`settled`, 0) = %s", ids)
+    return (
+        f"UPDATE `ems_topic_group_log` SET `settled` = {of_each('%s', ids)},"  # noqa: S608
+        f" `progress` = {of_each('%s', ids)}{end}"
+        f" WHERE `id` IN ({numbers(ids)}) AND `state` = 'START' AND {guard}"
+    )
+
 
 # Writes offsets that a group must see again. A waiting row keeps the higher attempt and the earlier
 # due_at, or stays parked, without one; a row that a delivery holds is marked `again`, so that the

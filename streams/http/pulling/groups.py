@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from django.db import Error
 
 from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.limits import Limits, limits
-from streams.consume.registry import Order, Registration, find
+from streams.consume.registry import Order, Registration, find, registration_of
 from streams.consume.subscription import start_missing, subscribe
 from streams.database.remembered import Forgettable, Fresh
 from streams.database.retrying import retrying
@@ -32,18 +31,6 @@ from streams.rules.names import MAX_NAME, validated_name
 PATIENCE = 3.0
 # What deliveries have as their thread: as they are claimed, and once a repeated request got them.
 THREAD, REPEATED = "http", "http-repeated"
-
-
-def client_handles(messages: Any) -> None:
-    """Stands for what a client does: nothing of it runs here."""
-
-
-def registration_of(topic: str, group: str, **changes: Any) -> Registration:
-    """Return what stands for a consumer that pulls: it has no handler and no tags."""
-    absent = {"batch": None, "threads": None, "start": None, "max_retries": None}
-    absent |= {"retry": None, "consume_timeout": None}
-    fixed = {"mode": str(Mode.CLUSTER), "ordered": False, "atomic": False, "tags": ()}
-    return Registration(client_handles, topic, group, **{**absent, **fixed, **changes})
 
 
 @dataclass

@@ -12,14 +12,13 @@ from django.db import connections
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome import notices, settle
 from streams.consume.outcome.failure import Failure
-from streams.consume.registry import find
+from streams.consume.registry import find, registration_of
 from streams.database.retrying import retrying
 from streams.database.sql import pull as sql
 from streams.database.sql.dialect import fetch
 from streams.deliver.closing import Closed, close
 from streams.errors import InvalidValue, LeaseLost, Reject, Retry
 from streams.http.pulling.clients import keep_lease, leave
-from streams.http.pulling.groups import registration_of
 from streams.models import Delivery, State
 from streams.telemetry import handled
 

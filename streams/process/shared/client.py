@@ -60,6 +60,16 @@ class Client:
         self.client_id = client_id
         self._lease_ends = asked + LEASE_SECONDS
 
+    def join(self, group: int) -> None:
+        """Register the client in one more group, before its first claim there."""
+        if group in self._groups:
+            return
+        row = {"client_id": self.client_id, "group_id": group}
+        consumers = Consumer.objects.using(self._using)
+        defaults = {"lease_until": UtcNow(LEASE)}
+        retrying(lambda: consumers.update_or_create(defaults=defaults, **row), self._using)
+        self._groups = [*self._groups, group]
+
     def renew(self) -> bool:
         """Extend the lease; return False if it had expired, and others may hold its deliveries."""
         asked = time.monotonic()

@@ -94,17 +94,26 @@ class IdleLimit:
             return
         if connection.vendor != "mysql":
             return
+        if current_thread().name.startswith(KEEPER_PREFIX):
+            limit_keeper(connection=connection)
+            return
         _keep_alive(connection.connection)
         with connection.cursor() as cursor:
-            if current_thread().name.startswith(KEEPER_PREFIX):
-                cursor.execute(
-                    "SET SESSION wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s",
-                    [KEEPER_IDLE_SECONDS, KEEPER_LOCK_SECONDS],
-                )
-            else:
-                self._in_force.limit = self._limit
-                seconds = math.ceil(self._limit.total_seconds())
-                cursor.execute("SET SESSION wait_timeout = %s", [seconds])
+            self._in_force.limit = self._limit
+            seconds = math.ceil(self._limit.total_seconds())
+            cursor.execute("SET SESSION wait_timeout = %s", [seconds])
+
+
+def limit_keeper(*, connection: Any, **kwargs: Any) -> None:
+    """Set the short limits of keepers, if this thread is one; a receiver of connection_created."""
+    if connection.vendor != "mysql" or not current_thread().name.startswith(KEEPER_PREFIX):
+        return
+    _keep_alive(connection.connection)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SET SESSION wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s",
+            [KEEPER_IDLE_SECONDS, KEEPER_LOCK_SECONDS],
+        )
 
 
 def _keep_alive(driver: Any) -> None:

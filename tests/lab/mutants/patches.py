@@ -6,6 +6,7 @@ from tests.lab.mutants.alarms import ALARMS
 from tests.lab.mutants.arrivals import WHEN_SENT
 from tests.lab.mutants.bodies import BODIES
 from tests.lab.mutants.broadcast import BROADCAST
+from tests.lab.mutants.celery import CELERY
 from tests.lab.mutants.deaths import DEATHS
 from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.handlers import HANDLERS
@@ -1341,5 +1342,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
-    *(*RELAYS, *HELD_KEYS),
+    *(*RELAYS, *HELD_KEYS, *CELERY),
 ]

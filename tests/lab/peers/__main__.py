@@ -36,6 +36,14 @@ PEERS = [
         True,
         patience=150,
     ),
+    Peer(
+        "Celery on EMS",
+        "mysql",
+        f"{APPS}.celery_program",
+        True,
+        True,
+        env={"PEER_APP": "celery"},
+    ),
     Peer("Celery on RabbitMQ", "rabbitmq", f"{APPS}.celery_program", True, False),
     Peer("Celery on Redis", "redis", f"{APPS}.celery_program", False, False),
     Peer("dramatiq on Redis", "redis", f"{APPS}.dramatiq_program", False, False),
@@ -110,7 +118,7 @@ def _measure(peer: Peer, scale: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="ems-peer-") as folder, contextlib.ExitStack() as stack:
         server = stack.enter_context(_running(peer.server))
         env = {"PEER_URL": server.url}
-        if peer.env.get("PEER_APP") == "ems":  # its wake-ups
+        if peer.env.get("PEER_APP") in ("ems", "celery"):  # its wake-ups
             env["PEER_REDIS"] = stack.enter_context(_running("redis")).url
         assert server.process is not None
         return Contest(peer, env, server.process.pid, Path(folder), scale).run()

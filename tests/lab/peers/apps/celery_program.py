@@ -1,14 +1,23 @@
-"""Celery, on Redis or RabbitMQ, as it is set up when no task may be lost."""
+"""Celery, on Redis, RabbitMQ or EMS, as it is set up when no task may be lost."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
+import django
 from celery import Celery
 
 from tests.lab.peers.apps.common import THREADS, URL, handle, main, run_worker
 
-app = Celery("peers", broker=URL)
+setup: Callable[[], object] = lambda: None  # noqa: E731
+if on_ems := os.environ.get("PEER_APP") == "celery":
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.lab.peers.apps.django_settings"
+    django.setup()
+    from tests.lab.peers.apps.databases import make as setup
+
+app = Celery("peers", broker="ems://" if on_ems else URL)
 app.conf.update(
     task_ignore_result=True,
     task_acks_late=True,
@@ -34,4 +43,4 @@ def work(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(note.delay, work)
+    main(note.delay, work, setup)

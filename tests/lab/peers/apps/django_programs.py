@@ -5,20 +5,12 @@ from __future__ import annotations
 import os
 
 import django
-from django.core.management import call_command
-from django.db import connection
 
 from tests.lab.peers.apps.common import main, run_worker
+from tests.lab.peers.apps.databases import make
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.lab.peers.apps.django_settings"
 APP = os.environ["PEER_APP"]
-
-
-def setup() -> None:
-    name = connection.settings_dict["NAME"]
-    with connection._nodb_cursor() as cursor:
-        cursor.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
-    call_command("migrate", verbosity=0)
 
 
 def work(kind: str) -> None:
@@ -34,8 +26,8 @@ django.setup()
 if APP == "ems":
     from streams import send
 
-    main(lambda message: send("peers", message), work, setup)
+    main(lambda message: send("peers", message), work, make)
 else:
     from tests.lab.peers.apps.tasks_app.tasks import note
 
-    main(note.enqueue, work, setup)
+    main(note.enqueue, work, make)

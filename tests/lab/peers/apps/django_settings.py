@@ -22,6 +22,7 @@ DATABASES = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = {
     "ems": ["streams", "tests.lab.peers.apps.ems_app"],
+    "celery": ["streams"],
     "tasks_db": ["django_tasks_db", "tests.lab.peers.apps.tasks_app"],
     "ox": ["django_ox", "tests.lab.peers.apps.tasks_app"],
 }[APP]

@@ -1,0 +1,354 @@
+"""Defines the channel: what kombu calls to declare queues, to publish and to consume."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from typing import Any
+
+from django.db import connections
+from kombu.transport import virtual
+
+from streams.celery.control import Binding, Bindings
+from streams.celery.engine import Engine, Intake, running
+from streams.celery.envelope import Payload, outgoing
+from streams.celery.naming import GROUP, Naming
+from streams.log.lag import lags
+from streams.log.topics import resolve
+from streams.logs import event
+from streams.models import ConsumerGroup, Message, Topic
+from streams.operate.reset import Reset, towards
+from streams.operate.target import LATEST, Target
+from streams.produce.send import send
+
+logger = logging.getLogger("streams.celery")
+
+# Exchanges of events: only processes read them.
+EVENTS = {"celeryev"}
+TRANSIENT = 1  # a delivery mode: the message need not outlive the broker
+
+# Tags of messages that were not claimed are negative.
+_unclaimed = count(-1, -1)
+
+
+class Deliveries(virtual.QoS):  # type: ignore[misc]
+    """What a channel has got and not ended. The engine has the rest: see hands.py."""
+
+    restore_at_shutdown = False
+
+    def __init__(self, channel: Channel, prefetch_count: int = 0) -> None:
+        self.channel = channel
+        self._delivered: dict[int, Any] = {}
+
+    @property
+    def prefetch_count(self) -> int:
+        return self.channel.intake.prefetch
+
+    @prefetch_count.setter
+    def prefetch_count(self, value: int) -> None:
+        self.channel.intake.prefetch = value or 0
+        self.channel.engine.wake()
+
+    def can_consume(self) -> bool:
+        return self.channel.intake.room() > 0
+
+    def append(self, message: Any, delivery_tag: int) -> None:
+        """Do nothing: the intake has the tag since the message was handed over."""
+
+    def ack(self, delivery_tag: int) -> None:
+        self._end(delivery_tag, lambda hands: hands.ack(delivery_tag))
+
+    def reject(self, delivery_tag: int, requeue: bool = False) -> None:
+        self._end(delivery_tag, lambda hands: hands.reject(delivery_tag, requeue=requeue))
+
+    def restore_unacked(self) -> list[Any]:
+        for tag in list(self.channel.intake.out):
+            self._end(tag, lambda hands, tag=tag: hands.give_back_one(tag))
+        return []
+
+    def restore_unacked_once(self, stderr: Any = None) -> None:
+        """Give back what is left when the channel is closed."""
+        self.restore_unacked()
+
+    def _end(self, tag: int, end: Any) -> None:
+        intake, engine = self.channel.intake, self.channel.engine
+        intake.out.pop(tag, None)
+        if engine.hands is not None:
+            end(engine.hands)
+        engine.settled(intake)
+
+
+class Channel(virtual.Channel):  # type: ignore[misc]
+    """A channel on the tables of EMS: queues of tasks are topics, others are read in one topic."""
+
+    QoS = Deliveries
+    supports_fanout = True
+    do_restore = False
+    body_encoding = None
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self.intake = Intake()
+        self.no_ack: set[str] = set()
+        self._counts = True
+
+    @property
+    def engine(self) -> Engine:
+        found: Engine = self.connection.engine
+        return found
+
+    @property
+    def naming(self) -> Naming:
+        found: Naming = self.connection.naming
+        return found
+
+    @property
+    def bindings(self) -> Bindings:
+        found: Bindings = self.connection.bindings
+        return found
+
+    # -- queues --
+
+    def queue_declare(self, queue: str | None = None, passive: bool = False, **kwargs: Any) -> Any:
+        self._counts = passive  # else nobody asks how many there are: it costs statements
+        return super().queue_declare(queue, passive, **kwargs)
+
+    def _new_queue(self, queue: str, **options: Any) -> None:
+        durable = options.get("durable", True)
+        if options.get("auto_delete") or options.get("exclusive") or not durable:
+            if not self._is_box(queue):
+                self.engine.control.declare(queue)
+                # What comes from now on is for it, also before somebody consumes.
+                self.engine.ask(self.engine.control.tail.begin_at_end)
+        else:
+            for topic in self.naming.topics(queue):
+                resolve(topic, self.naming.using, create=True)
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        topics = Topic.objects.using(self.naming.using)
+        return self._is_box(queue) or topics.filter(name=self.naming.topic(queue)).exists()
+
+    def _size(self, queue: str) -> int:
+        if self._is_box(queue):
+            return len(self.engine.control.boxes[queue].messages)
+        return self._waiting(queue) if self._counts else 0
+
+    def _is_box(self, queue: str) -> bool:
+        return queue in self.engine.control.boxes
+
+    def queue_bind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        exchange, key = exchange or "amq.direct", routing_key or ""
+        self.state.exchanges.setdefault(
+            exchange,
+            {
+                "type": "direct",
+                "durable": True,
+                "auto_delete": False,
+                "arguments": {},
+                "table": [],
+            },
+        )
+        super().queue_bind(queue, exchange, key, arguments, **kwargs)
+        kind = self.typeof(exchange).type
+        if self._is_box(queue):
+            _key, pattern, _queue = self.typeof(exchange).prepare_bind(queue, exchange, key, None)
+            self.engine.control.boxes[queue].bindings.add((exchange, kind, key, pattern))
+        else:
+            self.bindings.add(Binding(exchange, kind, key, queue))
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:
+        """Do nothing more: queue_bind() has noted it."""
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        if self._is_box(queue):
+            self.engine.control.delete(queue)
+        else:
+            self._purge(queue)
+
+    def after_reply_message_received(self, queue: str) -> None:
+        """Keep the queue of replies: the next command needs it again."""
+
+    # -- publishing --
+
+    def basic_publish(
+        self, message: Payload, exchange: str, routing_key: str, **kwargs: Any
+    ) -> None:
+        info = message["properties"].setdefault("delivery_info", {})
+        info.update(exchange=exchange or "", routing_key=routing_key or "")
+        queues = self._queues_of(exchange, routing_key)
+        if self._is_for_processes(message, exchange, queues):
+            self._say(message)
+        elif not queues and exchange:
+            logger.warning(
+                "No queue is bound to exchange %r for %r: the message is dropped",
+                *(exchange, routing_key),
+                extra=event("celery.unroutable", exchange=exchange, key=routing_key),
+            )
+        for queue in queues:
+            self._put(queue, message)
+
+    def _queues_of(self, exchange: str, key: str) -> list[str]:
+        """Return the queues of tasks to which the message goes."""
+        if not exchange:
+            return [] if self._is_box(key) else [key]
+        found = self._bound(exchange, key)
+        if not found and self._may_be_bound(exchange):
+            for one in self.bindings.look():  # others have bound it
+                if one.exchange == exchange:
+                    if exchange not in self.state.exchanges:
+                        self.exchange_declare(exchange, one.type)
+                    virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
+            found = self._bound(exchange, key)
+        return found
+
+    def _may_be_bound(self, exchange: str) -> bool:
+        """Tell whether queues of tasks may be bound to the exchange, by any process."""
+        known = self.state.exchanges.get(exchange)
+        return known is None or (bool(known["durable"]) and exchange not in EVENTS)
+
+    def _bound(self, exchange: str, key: str) -> list[str]:
+        table = self.state.exchanges.get(exchange, {}).get("table")
+        bound = self.typeof(exchange).lookup(table, exchange, key, None) if table else set()
+        return sorted(queue for queue in bound if not self._is_box(queue))
+
+    def _is_for_processes(self, message: Payload, exchange: str, queues: list[str]) -> bool:
+        if exchange and self.typeof(exchange).type == "fanout":
+            return True
+        if "task" in (message.get("headers") or {}):
+            return False
+        transient = message["properties"].get("delivery_mode") == TRANSIENT
+        if transient and not exchange and queues and not self._has_queue(queues[0]):
+            queues.clear()  # the queue of a process, which only that one has declared
+        return not queues and (transient or not exchange)
+
+    def _say(self, message: Payload) -> None:
+        """Send what is for processes; from a worker without a wait, except in a transaction."""
+        one = outgoing(self.naming.control, message)
+        engine = running(self.naming)
+        if engine is not None and not connections[self.naming.using].in_atomic_block:
+            engine.publish(one)
+        else:
+            send(one.topic, one.body, key=one.key, headers=one.headers, using=self.naming.using)
+
+    def _put(self, queue: str, message: Payload, **kwargs: Any) -> None:
+        priority = message["properties"].get("priority")
+        one = outgoing(self.naming.topic(queue, priority), message)
+        send(
+            one.topic,
+            one.body,
+            key=one.key,
+            tag=one.tag,
+            headers=one.headers,
+            deliver_at=one.deliver_at,
+            using=self.connection.send_using,
+        )
+
+    # -- consuming --
+
+    def basic_consume(
+        self,
+        queue: str,
+        no_ack: bool,
+        callback: Any,
+        consumer_tag: str,
+        **kwargs: Any,
+    ) -> None:
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        self.connection.consumers[queue] = self
+        (self.no_ack.add if no_ack else self.no_ack.discard)(queue)
+        if self._is_box(queue):
+            self.engine.control.boxes[queue].consumed = True
+            self.engine.start()
+            self.engine.wake()
+            self.connection.signal()
+        else:
+            self.engine.consume(self.intake, queue)
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is None or queue in self._active_queues:
+            return
+        self.connection.consumers.pop(queue, None)
+        if self._is_box(queue):
+            self.engine.control.boxes[queue].consumed = False
+        else:
+            self.engine.cancel(self.intake, queue)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        payload = self._get_box(queue) if self._is_box(queue) else self._get_one(queue)
+        if payload is None:
+            return None
+        message = self.Message(payload, channel=self)
+        if no_ack:
+            self.qos.ack(message.delivery_tag)
+        return message
+
+    def _get_box(self, queue: str) -> Payload | None:
+        box = self.engine.control.boxes[queue]
+        if not box.messages:
+            self.engine.ask(self.engine.look)
+        payload = box.next()
+        return None if payload is None else self.tagged(payload)
+
+    def _get_one(self, queue: str) -> Payload | None:
+        found = self.engine.ask(lambda: self.engine.take_one(queue))
+        if found is None:
+            return None
+        tag, payload = found
+        return self.tagged(payload, tag)
+
+    def tagged(self, payload: Payload, tag: int | None = None) -> Payload:
+        """Return the message with its tag, as this channel knows it."""
+        if tag is not None:
+            self.intake.out[tag] = payload["headers"].get("id") or ""
+        payload["properties"]["delivery_tag"] = next(_unclaimed) if tag is None else tag
+        return payload
+
+    def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
+        return body, encoding
+
+    def decode_body(self, body: Any, encoding: str | None = None) -> Any:
+        return body
+
+    def close(self) -> None:
+        if not self.closed:
+            for queue in list(self.intake.queues):
+                self.engine.cancel(self.intake, queue)
+            if self.intake in self.engine.intakes:
+                self.engine.intakes.remove(self.intake)
+        super().close()
+
+    # -- operating --
+
+    def _groups(self, queue: str) -> list[ConsumerGroup]:
+        groups = ConsumerGroup.objects.using(self.naming.using).select_related("topic")
+        return list(groups.filter(topic__name__in=self.naming.topics(queue), name=GROUP))
+
+    def _waiting(self, queue: str) -> int:
+        """Return how many messages of the queue wait for a worker."""
+        using = self.naming.using
+        groups = self._groups(queue)
+        waiting = sum((lag.behind or 0) + lag.waiting for lag in lags(groups, using))
+        topics = self.naming.topics(queue)
+        inbox = Message.objects.using(using).inbox().filter(partition__topic__name__in=topics)
+        return int(waiting + inbox.count())
+
+    def _purge(self, queue: str) -> int:
+        """Skip all that waits in the queue, and return how many messages that is."""
+        if self._is_box(queue):
+            box = self.engine.control.boxes[queue]
+            number = len(box.messages)
+            box.messages.clear()
+            return number
+        number = self._waiting(queue)
+        for group in self._groups(queue):
+            Reset(group, towards(Target(end=LATEST)), self.naming.using, force=True).run()
+        return number

@@ -1,0 +1,186 @@
+"""Reads what is for processes and not for tasks: commands, replies, events, results by message.
+
+All of it is one topic that each process reads by offset, without a claim. A process keeps what is
+for the queues that it has declared, and leaves the rest; so these queues end with their process.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streams.celery.envelope import Payload, is_too_old, payload_of
+from streams.celery.naming import Naming
+from streams.conf import MAX_BATCH
+from streams.database.retrying import retrying
+from streams.database.transactions import in_transaction
+from streams.deliver.poller import Look
+from streams.log import ends
+from streams.log.bodies import StoredMessage, stored_messages
+from streams.log.topics import TopicInfo, resolve
+from streams.models import Message, Partition, Topic
+from streams.produce.send import send
+
+# What is older has been read, or nobody waits for it any more.
+RETENTION_SECONDS = 3600
+FOR_EVER = 0
+# A queue that nobody empties keeps its newest messages.
+MOST = 10_000
+
+
+class Binding(NamedTuple):
+    """A queue of tasks that is bound to an exchange of this type by a key."""
+
+    exchange: str
+    type: str
+    key: str
+    queue: str
+
+
+def opened_topic(name: str, using: str, retention: int) -> TopicInfo:
+    """Return a topic of the broker itself; a new one keeps its messages as long as is needed."""
+    info = resolve(name, using, create=True)
+    new = Topic.objects.using(using).filter(pk=info.id, retention_seconds=None)
+    retrying(lambda: new.update(retention_seconds=retention), using)
+    return info
+
+
+def copy_of(payload: Payload) -> Payload:
+    """Return the message for one queue: each gives it a tag of its own."""
+    return {**payload, "properties": {**payload["properties"]}}
+
+
+class Tail:
+    """The end of the topic of the processes, read as it grows."""
+
+    def __init__(self, topic: str, using: str) -> None:
+        self._topic, self._using = topic, using
+        self._partition = 0
+        self.position: int | None = None
+
+    def _open(self) -> int:
+        if not self._partition:
+            info = opened_topic(self._topic, self._using, RETENTION_SECONDS)
+            self._partition = info.partitions[0][0]
+        return self._partition
+
+    def begin_at_end(self) -> None:
+        """Read from now on, unless it is read already."""
+        if self.position is None:
+            self.position = self._end()
+
+    def _end(self) -> int:
+        rows = Partition.objects.using(self._using).filter(pk=self._open())
+        return int(retrying(rows.values_list("next_offset", flat=True).get, self._using))
+
+    def end_in(self, look: Look) -> int | None:
+        """Return where the log ends, as far as a look knows."""
+        known = [look.due.logs.get(self._partition), ends.end(self._partition, self._using)]
+        return max((end.offset for end in known if end is not None), default=None)
+
+    def read(self, end: int | None = None) -> list[Any]:
+        """Return what has come since the last time."""
+        start, end = self.position or 0, self._end() if end is None else end
+        if end < start:  # the log was rewound
+            self.position = end
+        found: list[Any] = []
+        while start < end:
+            stop = min(end, start + MAX_BATCH)
+            found += stored_messages(self._open(), start, stop, self._using)
+            start = self.position = stop
+        return found
+
+
+@dataclass
+class Mailbox:
+    """A queue of this process: what it is bound to, and what has come for it."""
+
+    name: str
+    # Each with what it was read from: it may become too old here.
+    messages: deque[tuple[Payload, StoredMessage]] = field(
+        default_factory=lambda: deque(maxlen=MOST)
+    )
+    # Exchanges with their types, keys, and patterns of the keys of a topic exchange.
+    bindings: set[tuple[str, str, str, str | None]] = field(default_factory=set)
+    consumed: bool = False
+
+    def next(self) -> Payload | None:
+        """Return the next message, or None, and leave out those that have become too old."""
+        while self.messages:
+            payload, row = self.messages.popleft()
+            if not is_too_old(row, payload):
+                return payload
+        return None
+
+    def takes(self, exchange: str, key: str) -> bool:
+        if not exchange:
+            return key == self.name
+        return any(
+            exchange == bound
+            and (kind == "fanout" or key == own or bool(pattern and re.match(pattern, key)))
+            for bound, kind, own, pattern in self.bindings
+        )
+
+
+class Control:
+    """The queues of this process, and what is read for them."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
+        self._lock = threading.Lock()
+        self.tail = Tail(naming.control, naming.using)
+        self.boxes: dict[str, Mailbox] = {}
+
+    def declare(self, queue: str) -> Mailbox:
+        with self._lock:
+            return self.boxes.setdefault(queue, Mailbox(queue))
+
+    def delete(self, queue: str) -> None:
+        with self._lock:
+            self.boxes.pop(queue, None)
+
+    def read(self, look: Look) -> bool:
+        """Put what has come into the queues; return whether anything was for one that is read."""
+        if not self.boxes:
+            return False
+        self.tail.begin_at_end()
+        found = False
+        for row in self.tail.read(self.tail.end_in(look)):
+            payload = payload_of(row)
+            info = payload["properties"]["delivery_info"]
+            place = info.get("exchange") or "", info.get("routing_key") or ""
+            for box in list(self.boxes.values()):
+                if box.takes(*place):
+                    box.messages.append((copy_of(payload), row))
+                    found = found or box.consumed
+        return found
+
+
+class Bindings:
+    """Which queues of tasks are bound to which exchanges, also as other processes have said."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._naming = naming
+        self._known: set[Binding] = set()
+
+    def look(self) -> set[Binding]:
+        """Return all that are committed: there are few, and few ask for them."""
+        using = self._naming.using
+        topic = opened_topic(self._naming.bindings, using, FOR_EVER)
+        rows = Message.objects.using(using).filter(partition=topic.partitions[0][0])
+        for headers in retrying(list, using, rows.values_list("headers", flat=True)):
+            self._known.add(Binding(**headers))
+        return set(self._known)
+
+    def add(self, binding: Binding) -> None:
+        """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
+
+        A worker, which has none open, says the same.
+        """
+        using = self._naming.using
+        if binding in self._known or in_transaction(using) or binding in self.look():
+            return
+        send(self._naming.bindings, headers=binding._asdict(), using=using)

@@ -1,0 +1,288 @@
+"""Holds the deliveries that this process has in hand, and settles their messages as they end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+
+from streams.api import ReceivedMessage
+from streams.celery.supply import HOLD, Supply, Taken, tell
+from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
+from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.settle import release
+from streams.database.retrying import retrying
+from streams.deliver.closing import Outcome, close
+from streams.deliver.slot import UnreadSlot
+from streams.errors import LeaseLost, Reject, Retry
+from streams.models import Delivery, Kind, UtcNow
+from streams.process.shared.progress_file import NoFile, ProgressFile
+from streams.telemetry import handled
+
+# As many deliveries may be in hand: each has its slot in the progress file.
+MOST = 128
+
+_tags = count(1)
+
+
+@dataclass(eq=False)
+class Hand:
+    """A delivery in hand: which of its messages have begun and have ended, as bits."""
+
+    supply: Supply
+    delivery: Delivery
+    name: str  # of its slot
+    slot: UnreadSlot
+    alone: bool
+    settled: int = 0
+    begun: int = 0
+    since: float = field(default_factory=time.monotonic)
+    extended: float = field(default_factory=time.monotonic)
+
+    @property
+    def in_any_order(self) -> bool:
+        return self.delivery.kind != Kind.RETRY
+
+    def bit(self, offset: int) -> int:
+        return 1 << (offset - self.delivery.first_offset)
+
+    def note(self) -> None:
+        """Note how far it is, for whoever finds this process dead."""
+        if self.in_any_order:
+            self.slot.any_order(self.begun, self.settled)
+
+
+class Hands:
+    """All that is in hand. Any thread may say what ended; ``flush`` writes it, in one thread."""
+
+    def __init__(self, using: str, file: ProgressFile | NoFile) -> None:
+        self._using = using
+        self._file = file
+        self._lock = threading.Lock()
+        self._free = [str(number) for number in range(MOST)]
+        self._hands: set[Hand] = set()
+        self._places: dict[int, tuple[Hand, int]] = {}  # by tag: the hand and the offset
+        self._ended: set[Hand] = set()
+        self._failed: list[tuple[Hand, int, Exception | None]] = []
+        self.settled = 0  # messages, since the start
+
+    @property
+    def full(self) -> bool:
+        return not self._free
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether a message is in hand beside which no other may be."""
+        return any(hand.alone for hand in list(self._hands))
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._ended or self._failed)
+
+    def take(self, supply: Supply, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
+        """Have a delivery in hand; return its messages, each with the tag that settles it."""
+        with self._lock:
+            hand = self._hand(supply, taken.delivery, alone=taken.alone)
+            tagged = [(next(_tags), message) for message in taken.messages]
+            self._places |= {tag: (hand, message.offset) for tag, message in tagged}
+        return tagged
+
+    def _hand(self, supply: Supply, delivery: Delivery, *, alone: bool = False) -> Hand:
+        name = self._free.pop() if self._free else ""
+        slot = self._file.slot(name) if name else UnreadSlot()
+        hand = Hand(supply, delivery, name, slot, alone)
+        # What was absent before the first message is settled already.
+        first = delivery.first_offset
+        hand.settled = bits(range(first, delivery.progress), first)
+        slot.claim(delivery)
+        self._hands.add(hand)
+        return hand
+
+    def begin(self, tags: Iterable[int]) -> None:
+        """Note that messages are handled from now on: whoever finds this process dead must know."""
+        for tag in tags:
+            place = self._places.get(tag)
+            if place is None:
+                continue
+            hand, offset = place
+            if hand.in_any_order and not hand.begun & hand.bit(offset):
+                hand.begun |= hand.bit(offset)
+                hand.note()
+            elif not hand.begun:
+                hand.begun = 1
+                hand.slot.begin(offset, offset + 1)
+
+    def ack(self, tag: int) -> bool:
+        """Note that a message has been handled; return False if it is not in hand any more."""
+        with self._lock:
+            place = self._places.pop(tag, None)
+            if place is None:
+                return False
+            hand, offset = place
+            hand.settled |= hand.bit(offset)
+            hand.note()
+            self._ended.add(hand)
+            self.settled += 1
+        return True
+
+    def reject(self, tag: int, *, requeue: bool) -> bool:
+        """Note that a message has failed: it comes back at once, or is a dead letter."""
+        return self._end(tag, Retry("requeued", delay=0) if requeue else Reject("rejected"))
+
+    def give_back_one(self, tag: int) -> bool:
+        """Note that a message is not handled here; it has spent no attempt."""
+        return self._end(tag, None)
+
+    def _end(self, tag: int, error: Exception | None) -> bool:
+        with self._lock:
+            place = self._places.pop(tag, None)
+            if place is not None:
+                self._failed.append((*place, error))
+        return place is not None
+
+    def lose(self) -> int:
+        """Forget all: others may have it by now. Return how many messages that were."""
+        with self._lock:
+            lost = len(self._places)
+            for hand in list(self._hands):
+                self._forget(hand)
+            self._places.clear()
+            self._ended.clear()
+            self._failed.clear()
+        return lost
+
+    def _forget(self, hand: Hand) -> None:
+        self._hands.discard(hand)
+        if hand.name:
+            self._free.append(hand.name)
+            hand.name = ""
+
+    def flush(self) -> bool:
+        """Write what has ended since the last time; return whether anything was written.
+
+        What could not be written, as the database is away, is written the next time.
+        """
+        with self._lock:
+            ended, self._ended = self._ended, set()
+            failed, self._failed = self._failed, []
+        try:
+            self._settle(ended)
+            while failed:
+                self._fail(*failed[0])
+                del failed[0]
+        except BaseException:
+            with self._lock:
+                self._ended |= ended & self._hands
+                self._failed = [*failed, *self._failed]
+            raise
+        return bool(ended or failed)
+
+    def _settle(self, hands: Iterable[Hand]) -> None:
+        now = time.monotonic()
+        together: list[tuple[Hand, Ends]] = []
+        for hand in hands:
+            if hand.in_any_order:
+                ends = Ends(hand.delivery, hand.settled, timedelta(seconds=now - hand.since))
+                together.append((hand, ends))
+            else:
+                with suppress(LeaseLost):
+                    self._close(hand, [])
+                self._drop(hand)
+        lost = {one.pk for one in settle_any_order([ends for _, ends in together], self._using)}
+        counts: dict[Supply, int] = {}
+        for hand, ends in together:
+            if hand.delivery.pk in lost:
+                self._drop(hand)
+            elif ends.whole:
+                counts[hand.supply] = counts.get(hand.supply, 0) + len(hand.delivery.offsets)
+                with self._lock:
+                    self._forget(hand)
+        for supply, number in counts.items():
+            handled(supply.registration, Outcome(done=number))
+
+    def _fail(self, hand: Hand, offset: int, error: Exception | None) -> None:
+        """Record a failure, or a release, in a delivery of its own; the rest stays in hand."""
+        if hand not in self._hands:
+            # A part of it has failed before: its offsets are in other hands now.
+            hand = next((one for one in self._hands if self._has(one, hand, offset)), hand)
+        try:
+            if len(hand.delivery.offsets) > 1:
+                hand = self._part(hand, offset)
+            if error is None:
+                release(hand.delivery)
+            else:
+                self._close(hand, [Failure(offset, error)])
+        except LeaseLost:
+            pass
+        self._drop(hand)
+
+    def _has(self, one: Hand, before: Hand, offset: int) -> bool:
+        here, there = one.delivery, before.delivery
+        return here.token == there.token and offset in here.offsets
+
+    def _part(self, hand: Hand, offset: int) -> Hand:
+        """Split what is in hand; return the hand that has ``offset`` only. Raises LeaseLost."""
+        self._settle([hand])
+        parts = split(hand.delivery, {offset})
+        with self._lock:
+            hands = [self._hand(hand.supply, part) for part in parts]
+            for one in hands:
+                for at in one.delivery.offsets:
+                    if hand.begun & hand.bit(at):
+                        one.begun |= one.bit(at)
+                    # What has ended since the split.
+                    if hand.settled & hand.bit(at):
+                        one.settled |= one.bit(at)
+                        self._ended.add(one)
+                one.note()
+            for tag, (owner, at) in self._places.items():
+                if owner is hand:
+                    self._places[tag] = (next(o for o in hands if at in o.delivery.offsets), at)
+            self._ended.discard(hand)
+        self._drop(hand)
+        return next(one for one in hands if offset in one.delivery.offsets)
+
+    def _drop(self, hand: Hand) -> None:
+        with self._lock:
+            if hand in self._hands:
+                self._forget(hand)
+            for tag in [tag for tag, (owner, _at) in self._places.items() if owner is hand]:
+                del self._places[tag]
+
+    def _close(self, hand: Hand, failures: Sequence[Failure]) -> None:
+        running = timedelta(seconds=time.monotonic() - hand.since)
+        end = hand.delivery.last_offset + 1
+        closed = close(hand.delivery, end, failures, hand.supply.known, running=running)
+        tell(hand.supply.registration, hand.delivery, closed)
+
+    def extend(self) -> None:
+        """Let the deliveries be held longer, before their deadlines come near."""
+        now = time.monotonic()
+        old = [one for one in list(self._hands) if now - one.extended > HOLD.total_seconds() / 3]
+        if not old:
+            return
+        rows = Delivery.objects.using(self._using).held()
+        mine = rows.filter(pk__in=[hand.delivery.pk for hand in old])
+        retrying(lambda: mine.update(deadline=UtcNow(HOLD)), self._using)
+        for hand in old:
+            hand.extended = now
+
+    def give_back(self) -> None:
+        """Release all that is in hand; what had begun has spent an attempt."""
+        for hand in list(self._hands):
+            with suppress(LeaseLost):
+                begun = [at for at in hand.delivery.offsets if hand.begun & hand.bit(at)]
+                for part in split(hand.delivery, begun) if hand.in_any_order else [hand.delivery]:
+                    if part.first_offset in begun:
+                        error = Retry("its worker has ended", delay=0)
+                        known = hand.supply.known
+                        failure = Failure(part.first_offset, error)
+                        closed = close(part, part.last_offset + 1, [failure], known)
+                        tell(hand.supply.registration, part, closed)
+                    else:
+                        release(part)
+            self._drop(hand)

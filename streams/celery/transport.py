@@ -1,0 +1,182 @@
+"""Defines the transport of ``ems://``, which kombu finds by its alias."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from kombu.transport import base, virtual
+
+from streams.celery.channel import Channel
+from streams.celery.control import Bindings
+from streams.celery.engine import Engine
+from streams.celery.naming import Naming
+
+
+class Transport(virtual.Transport):  # type: ignore[misc]
+    """A connection to the tables of EMS.
+
+    Errors of the database are no errors of the connection: kombu would publish again, outside the
+    transaction that has failed. Whoever consumes waits for the database.
+    """
+
+    Channel = Channel
+    driver_type = "ems"
+    driver_name = "django-ems"
+    default_port = None
+    implements = base.Transport.implements.extend(
+        asynchronous=True,
+        exchange_type=frozenset(["direct", "topic", "fanout"]),
+        heartbeats=False,
+    )
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        options = client.transport_options
+        self.naming = Naming.of(client.hostname, options)
+        self.send_using = self.naming.using if client.hostname else None
+        self.bindings = Bindings(self.naming)
+        self.consumers: dict[str, Channel] = {}  # by queue
+        self._reading, self._writing = -1, -1
+        self._pid = os.getpid()
+        self._engine: Engine | None = None
+        self._pumping = False
+        self._ran_here = False
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None or self._pid != os.getpid():
+            self._engine = Engine(self.naming, self.signal)
+            self._pid = os.getpid()
+            self._reading, self._writing = os.pipe()
+            os.set_blocking(self._reading, False)
+            os.set_blocking(self._writing, False)
+        return self._engine
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        return {}
+
+    def driver_version(self) -> str:
+        from importlib.metadata import version
+
+        return version("django-ems")
+
+    def verify_connection(self, connection: Any) -> bool:
+        return True
+
+    def signal(self) -> None:
+        """Wake who waits for messages."""
+        with suppress(BlockingIOError, OSError):
+            os.write(self._writing, b"x")
+
+    def _hush(self) -> None:
+        with suppress(BlockingIOError, OSError):
+            while os.read(self._reading, 4096):
+                pass
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        from celery.signals import task_prerun
+
+        engine = self.engine
+        loop.add_reader(self._reading, self._on_readable)
+        # A pool of processes says later what has begun; a task in this process says it here.
+        loop.on_tick.add(lambda: engine.begun(_begun()))
+        task_prerun.connect(self._on_begin)
+
+    def _on_begin(self, task_id: str, **kwargs: Any) -> None:
+        if self._pid != os.getpid() or self._engine is None:
+            return
+        self._ran_here = True
+        for channel in list(self.channels):
+            out = channel.intake.out
+            self._engine.begun(tag for tag, id_ in list(out.items()) if id_ == task_id)
+
+    def _on_readable(self) -> None:
+        self._hush()
+        self.pump()
+        if self._ran_here:
+            self.signal()  # there may be more
+
+    def pump(self, most: int = sys.maxsize) -> int:
+        """Hand over what there is, at most ``most`` messages; return how many that were."""
+        if self._pumping:  # a task that runs in this thread is done: whoever called it goes on
+            return 0
+        self._pumping = True
+        number = 0
+        try:
+            # What was handled in this thread is to be acknowledged by its loop before the next.
+            self._ran_here = False
+            while number < most and not self._ran_here and self._hand_over():
+                number += 1
+        finally:
+            self._pumping = False
+        return number
+
+    def _hand_over(self) -> bool:
+        engine = self.engine
+        for queue, channel in list(self.consumers.items()):
+            box = engine.control.boxes.get(queue)
+            if box is not None and (payload := box.next()) is not None:
+                self._deliver(channel.tagged(payload), queue)
+                return True
+        for channel in list(self.channels):
+            intake = channel.intake
+            while intake.buffer and intake.room() > 0:
+                try:
+                    tag, queue, payload = intake.buffer.popleft()
+                except IndexError:
+                    break
+                if engine.client is None or not engine.client.alive:
+                    continue  # others may have it: the lease is over
+                if queue not in self.consumers:
+                    engine.hands and engine.hands.give_back_one(tag)
+                    continue
+                self._deliver(channel.tagged(payload, tag), queue)
+                if queue in channel.no_ack:
+                    channel.qos.ack(tag)
+                if intake.wants(engine.rate):
+                    engine.settled(intake)
+                return True
+        return False
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Wait for one message, and hand it over; raises socket.timeout."""
+        until = None if timeout is None else time.monotonic() + timeout
+        engine = self.engine
+        engine.start()
+        while not self.pump(1):
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError
+            self._wait(1.0 if until is None else min(1.0, until - time.monotonic()))
+
+    def _wait(self, seconds: float) -> None:
+        from select import select
+
+        select([self._reading], [], [], max(0.0, seconds))
+        self._hush()
+
+    def close_connection(self, connection: Any) -> None:
+        super().close_connection(connection)
+        if self._engine is not None and self._pid == os.getpid():
+            self._engine.stop()
+            for fd in (self._reading, self._writing):
+                with suppress(OSError):
+                    os.close(fd)
+            self._reading = self._writing = -1
+            self._engine = None
+
+
+def _begun() -> list[int]:
+    """Return the tags of the tasks that the pool of this worker handles now."""
+    state = sys.modules.get("celery.worker.state")
+    if state is None:
+        return []
+    return [
+        request._message.delivery_tag
+        for request in list(state.active_requests)
+        if isinstance(request._message.delivery_tag, int)
+    ]

@@ -1,0 +1,140 @@
+"""Makes the Celery application of the tests of the broker, with its tasks.
+
+A task that has begun writes a row: ``Handled(value=a name, offset=its process)``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from celery import Celery, Task
+from celery.exceptions import Reject, SoftTimeLimitExceeded
+
+from tests.hostapp.models import Handled
+
+broker: Any = Celery("broker", set_as_current=False)
+broker.conf.update(
+    broker_url="ems://",
+    # JSON: other keys, such as the result backend.
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    worker_hijack_root_logger=False,
+    accept_content=["json", "pickle"],
+    result_accept_content=["json", "pickle"],
+    result_backend=os.environ.get("EMS_TEST_RESULTS", "disabled://"),
+    result_chord_retry_interval=0.1,
+    task_routes={"tests.celery_.broker.elsewhere": {"queue": "other queue"}},
+    broker_transport_options={"priority_steps": [3, 6]},
+    beat_schedule={
+        "beat": {"task": "tests.celery_.broker.record", "schedule": 0.5, "args": ["by beat"]}
+    },
+)
+
+
+def ran(name: str) -> int:
+    """Return how often a task was begun under this name."""
+    return Handled.objects.filter(value=name).count()
+
+
+def note(name: str) -> None:
+    place = {"group": "celery", "topic": "celery", "partition": 0}
+    Handled.objects.create(**place, offset=os.getpid(), value=name)
+
+
+@broker.task
+def record(name: str, seconds: float = 0.0) -> str:
+    note(name)
+    time.sleep(seconds)
+    return name
+
+
+@broker.task
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+@broker.task
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@broker.task
+def elsewhere(name: str) -> None:
+    note(name)
+
+
+@broker.task(bind=True, max_retries=3)
+def retried(self: Task, name: str) -> int:
+    note(name)
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.1)
+    return int(self.request.retries)
+
+
+@broker.task(autoretry_for=(ZeroDivisionError,), retry_backoff=False, default_retry_delay=0)
+def divided(name: str) -> None:
+    note(name)
+    if ran(name) < 3:
+        raise ZeroDivisionError
+
+
+@broker.task
+def failing() -> None:
+    raise ValueError("it fails")
+
+
+@broker.task
+def on_error(request: Any, exc: Any, traceback: Any) -> None:
+    note(f"error of {request.id}")
+
+
+@broker.task(soft_time_limit=0.3)
+def soft(name: str) -> None:
+    try:
+        time.sleep(30)
+    except SoftTimeLimitExceeded:
+        note(name)
+
+
+@broker.task(time_limit=0.5)
+def hard(name: str) -> None:
+    note(name)
+    time.sleep(30)
+
+
+@broker.task
+def rejected(name: str) -> None:
+    note(name)
+    raise Reject("never", requeue=False)
+
+
+@broker.task
+def requeued(name: str) -> None:
+    note(name)
+    if ran(name) < 3:
+        raise Reject("not now", requeue=True)
+
+
+@broker.task(bind=True)
+def redelivered(self: Task, name: str) -> None:
+    note(f"{name} {self.request.delivery_info['redelivered']}")
+    if ran(f"{name} False") + ran(f"{name} True") < 2:
+        raise Reject("once more", requeue=True)
+
+
+def mark(name: str) -> None:
+    """Note a name without the database: a line with the process in a file."""
+    line = f"{name} {os.getpid()}\n".encode()
+    file = os.open(os.environ["EMS_TEST_MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line)
+    finally:
+        os.close(file)
+
+
+@broker.task
+def marked(name: str, seconds: float = 0.0) -> None:
+    mark(name)
+    time.sleep(seconds)

@@ -1,0 +1,218 @@
+"""Runs the integration tests of kombu and of Celery on EMS: ``python -m tests.celery_.peers``.
+
+Their source distributions are fetched by pip into the cache, and checked: nothing of them is here.
+Each deviation has a name and a reason. The run fails if a test fails that is not among them, and if
+one passes that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import django
+from django.core.management import call_command
+from django.db import connection
+
+from tests.packages import cache_folder
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of others: where it is, what is run, and which tests fail, with the reason."""
+
+    package: str
+    version: str
+    sha256: str
+    tests: tuple[str, ...]
+    deviations: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # that are added, by path
+
+    @property
+    def name(self) -> str:
+        return f"{self.package}-{self.version}"
+
+
+CONNECTIONS = """\
+import kombu
+import pytest
+
+from .common import (
+    BaseExchangeTypes, BaseMessage, BasePriority, BaseTimeToLive, BasicFunctionality,
+)
+
+STEPS = {"priority_steps": [5, 8]}
+
+
+@pytest.fixture
+def connection(request):
+    options = STEPS if request.cls is TestPriority else {}
+    return kombu.Connection("ems://", transport_options=options)
+
+
+@pytest.fixture
+def invalid_connection():
+    return kombu.Connection("ems://nowhere")
+
+
+class TestBasic(BasicFunctionality):
+    pass
+
+
+class TestExchanges(BaseExchangeTypes):
+    pass
+
+
+class TestTimeToLive(BaseTimeToLive):
+    pass
+
+
+class TestPriority(BasePriority):
+    PRIORITY_ORDER = "asc"
+
+
+class TestMessage(BaseMessage):
+    pass
+"""
+SET_UP = "import django\n\ndjango.setup()\n"
+
+CLASSES = "python_classes=Test* test_*"  # as Celery's own configuration has it
+
+ONE_EACH = "drain_events() hands over one message, as on Redis, whose tests replace this one"
+NO_PRIORITY = (
+    "a queue of one process has no priorities: commands and replies come as they were sent"
+)
+
+SUITES = {
+    "kombu": Suite(
+        "kombu",
+        "5.7.0",
+        "31e62fdfd2381caa3422f8e02b84a491d9a2180ddda74507b57f4cb1e1c2c2c9",
+        ("t/integration/test_ems.py",),
+        {
+            "TestPriority::test_publish_consume": ONE_EACH,
+            "TestPriority::test_publish_requeue_consume": ONE_EACH,
+            "TestPriority::test_simple_buffer_publish_consume": NO_PRIORITY,
+        },
+        {"t/integration/test_ems.py": CONNECTIONS, "ems_set_up.py": SET_UP},
+    ),
+    "celery": Suite(
+        "celery",
+        "5.7.0",
+        "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0",
+        ("t/integration/test_canvas.py", "t/integration/test_tasks.py"),
+        {},
+        {"ems_set_up.py": SET_UP},
+    ),
+}
+
+
+def unpacked(suite: Suite, folder: Path) -> Path:
+    """Fetch the source of a suite, check it, and unpack it into ``folder``."""
+    cache = cache_folder() / "suites"
+    archive = cache / f"{suite.name}.tar.gz"
+    if not archive.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        words = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(cache)]
+        pinned = f"{suite.package}=={suite.version}"
+        subprocess.run([sys.executable, "-m", "pip", *words, pinned], check=True)
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if found != suite.sha256:
+        raise SystemExit(f"{archive} has the checksum {found}, not {suite.sha256}")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    # Only its tests: what they test is the installed package.
+    target = folder / "tests-of-it"
+    shutil.move(str(folder / suite.name / "t"), target / "t")
+    for path, text in suite.files.items():
+        (target / path).write_text(text)
+    return target
+
+
+def results(path: Path) -> dict[str, str]:
+    """Return what became of each test: passed, failed or skipped."""
+    found = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        kinds = {child.tag for child in case}
+        failed = bool(kinds & {"failure", "error"})
+        found[name] = "failed" if failed else "skipped" if "skipped" in kinds else "passed"
+    return found
+
+
+def run(suite: Suite, words: list[str]) -> bool:
+    """Run a suite; say what it came to, and return whether that is as expected."""
+    with tempfile.TemporaryDirectory(prefix="ems-suite-") as name:
+        folder = Path(name)
+        tests = unpacked(suite, folder)
+        xml = folder / "results.xml"
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
+        env |= {"TEST_BROKER": "ems://", "PYTHONWARNINGS": "ignore", "C_FORCE_ROOT": "1"}
+        redis = urlsplit(os.environ.get("EMS_TEST_REDIS_URL", ""))
+        env |= {"REDIS_HOST": redis.hostname or "", "REDIS_PORT": str(redis.port)}
+        env |= {"TEST_BACKEND": f"redis://{redis.netloc}/3"}
+        plugins = ["-p", "no:django", "-p", "no:cacheprovider", "-p", "ems_set_up"]
+        options = ["-v", *plugins, "-o", CLASSES, f"--junitxml={xml}"]
+        command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir"]
+        subprocess.run([*command, str(tests), *suite.tests, *words], cwd=tests, env=env)
+        found = results(xml)
+    counts = {kind: list(found.values()).count(kind) for kind in ("passed", "failed", "skipped")}
+    failed = {test for test, kind in found.items() if kind == "failed"}
+    passed = {test for test, kind in found.items() if kind == "passed"}
+    new, gone = failed - suite.deviations.keys(), passed & suite.deviations.keys()
+    print(f"{suite.name}: {counts}")
+    for test in sorted(failed & suite.deviations.keys()):
+        print(f"  {test}: {suite.deviations[test]}")
+    for test in sorted(new):
+        print(f"  *** {test} failed")
+    for test in sorted(gone):
+        print(f"  *** {test} passes: it is no deviation any more")
+    return not (new or gone)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.celery_.peers")
+    parser.add_argument("suites", nargs="*", default=list(SUITES))
+    parser.add_argument("-k", default="", help="only these tests")
+    options = parser.parse_args()
+    words = ["-k", options.k] if options.k else []
+    with tempfile.TemporaryDirectory(prefix="ems-suites-") as folder:
+        # A database of its own, which the tests and their workers share.
+        os.environ |= {"EMS_TEST_FOLDER": folder, "EMS_TEST_RUN": f"suites_{os.getpid()}"}
+        os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.settings"}
+        django.setup()
+        with database():
+            call_command("migrate", verbosity=0)
+            return 0 if all(run(SUITES[name], words) for name in options.suites) else 1
+
+
+@contextmanager
+def database() -> Iterator[None]:
+    """Make the database, and drop it at the end; a file of SQLite makes itself."""
+    name = connection.settings_dict["NAME"]
+    if connection.vendor == "sqlite":
+        yield
+        return
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
+    try:
+        yield
+    finally:
+        with connection._nodb_cursor() as cursor:
+            cursor.execute(f"DROP DATABASE `{name}`")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

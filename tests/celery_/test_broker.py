@@ -1,0 +1,101 @@
+"""Celery unchanged on EMS: what is sent in a transaction, and what workers do with it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import Error, transaction
+from kombu import Exchange, Queue
+
+from streams.celery.naming import Naming
+from streams.errors import ConfigurationError, StreamsError, WrongDatabase
+from streams.models import Delivery, Message, State
+from tests.celery_.broker import broker, ran, record
+from tests.celery_.features import FEATURES
+from tests.celery_.workers import Pool
+from tests.processes import wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+
+def test_a_task_commits_with_the_rows_it_is_about(pool: Pool) -> None:
+    with transaction.atomic():
+        record.delay("committed")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        record.delay("rolled back")
+        raise ZeroDivisionError
+    record.delay("alone")
+    child = pool.worker()
+    wait_for(lambda: ran("committed") and ran("alone"), child.text)
+    wait_for(lambda: not Delivery.objects.open().exists(), child.text)
+    assert set(Delivery.objects.values_list("state", flat=True)) == {State.DONE}
+    assert not ran("rolled back")
+    child.terminate()
+    child.succeed()
+
+
+def test_a_message_shows_what_people_look_for() -> None:
+    sent = record.delay("shown", seconds=0.5)
+    row = Message.objects.get(partition__topic__name="celery.celery")
+    assert row.tag == "tests.celery_.broker.record"
+    assert row.key == sent.id
+    assert (row.headers or {})["task"] == row.tag
+    assert broker.conf.broker_url == "ems://"
+
+
+def test_what_has_an_eta_waits_in_the_inbox() -> None:
+    record.apply_async(["later"], countdown=3600)
+    row = Message.objects.get(partition__topic__name="celery.celery")
+    assert timedelta(minutes=59) < row.due_at - row.created_at < timedelta(minutes=61)
+
+
+def test_an_error_of_the_database_is_no_error_of_the_connection() -> None:
+    """Kombu would publish again, outside the transaction that has failed."""
+    with broker.connection() as connection:
+        errors = connection.connection_errors + connection.channel_errors
+    assert not any(issubclass(error, errors) for error in (Error, StreamsError))
+
+
+def test_a_task_in_a_transaction_on_another_database_is_refused() -> None:
+    with pytest.raises(WrongDatabase), transaction.atomic(using="other"):
+        record.delay("nowhere")
+
+
+def test_another_process_knows_what_is_bound_to_an_exchange() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        exchange = Exchange("shop", "topic")
+        Queue("orders", exchange, "order.*")(one.channel()).declare()
+        two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
+    assert Message.objects.filter(partition__topic__name="celery.orders").count() == 1
+
+
+def test_a_url_names_an_alias() -> None:
+    assert Naming.of("other", {}).using == "other"
+    with pytest.raises(ConfigurationError, match="no database"):
+        Naming.of("nowhere", {})
+    with pytest.raises(ConfigurationError, match="priority_steps"):
+        Naming.of(None, {"priority_steps": ["high"]})
+
+
+COMMON = ["delay_and_result", "retries", "chains", "revoke", "inspect", "reject"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(COMMON, id="common"),
+        pytest.param(list(FEATURES), id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_the_features_of_celery(pool: Pool, names: list[str]) -> None:
+    child = pool.worker("-c", "2", "-E", "-Q", "celery,other queue")
+    wrong = {}
+    for name in names:
+        try:
+            FEATURES[name]()
+        except Exception as error:  # noqa: BLE001 - each is to be tried
+            wrong[name] = repr(error)
+    assert not wrong, f"{wrong}\n{child.text()}"
+    child.terminate()
+    child.succeed()

@@ -1,0 +1,286 @@
+"""Workers of Celery that die, freeze, or lose the database: nothing is lost, little is repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import transaction
+
+from streams.models import Consumer, DeadMessage, Delivery, Kind, RetryMessage, UtcNow
+from streams.models.consumer import LEASE
+from streams.observe.audit.walk import audit
+from tests.celery_.broker import marked, record
+from tests.celery_.workers import Pool
+from tests.faults import Relay
+from tests.hostapp.models import Handled, Order
+from tests.processes import Child, Spawn, wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATIENCE = 120
+
+
+class Marks:
+    """What has run: a line of a file for each start of a task."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> list[tuple[str, int]]:
+        if not self.path.exists():
+            return []
+        lines = (line.split() for line in self.path.read_text().splitlines())
+        return [(name, int(pid)) for name, pid in lines]
+
+    def wait_for(self, more: int, child: Child) -> None:
+        """Wait until more tasks than now have begun."""
+        before = len(self.lines())
+        wait_for(lambda: len(self.lines()) > before + more, child.text)
+
+    def times(self) -> Counter[str]:
+        return Counter(name for name, _pid in self.lines())
+
+
+@pytest.fixture
+def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Marks:
+    path = tmp_path / "marks"
+    monkeypatch.setenv("EMS_TEST_MARKS", str(path))
+    return Marks(path)
+
+
+def some(sample: int, all_: int) -> pytest.MarkDecorator:
+    """Parametrize a test by how often the fault comes."""
+    every = pytest.param(all_, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3600)])
+    return pytest.mark.parametrize("faults", [pytest.param(sample, id="sample"), every])
+
+
+def send(number: int, seconds: float = 0.02, start: int = 0) -> set[str]:
+    names = {f"t{n}" for n in range(start, start + number)}
+    with transaction.atomic():
+        for name in sorted(names):
+            marked.delay(name, seconds)
+    return names
+
+
+def all_done(marks: Marks, names: set[str], child: Child) -> float:
+    """Wait until all have run and are settled; return the seconds that took."""
+    began = time.monotonic()
+    wait_for(lambda: names <= set(marks.times()), child.text, PATIENCE)
+    seconds = time.monotonic() - began
+    wait_for(
+        lambda: not Delivery.objects.open().exists() and not RetryMessage.objects.exists(),
+        child.text,
+        PATIENCE,
+    )
+    assert not DeadMessage.objects.exists()
+    assert audit("default") == []
+    return seconds
+
+
+def repeated(marks: Marks) -> int:
+    return sum(times - 1 for times in marks.times().values())
+
+
+@pytest.mark.every_database
+@some(2, 40)
+def test_the_main_process_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
+    """What ran, or had just ended, is repeated; what had not begun spends no attempt."""
+    names: set[str] = set()
+    for n in range(faults):
+        names |= send(40, start=len(names))
+        child = pool.worker("-c", "2")
+        marks.wait_for(5, child)
+        os.kill(child.pid, signal.SIGKILL)
+        child.process.wait()
+        assert n < faults
+    child = pool.worker("-c", "2")
+    print(f"done after {all_done(marks, names, child):.1f} s, {repeated(marks)} repeated")
+    # Two ran, and the main process may not have noted yet that the two before them had ended.
+    assert repeated(marks) <= 4 * faults
+    retries = Delivery.objects.filter(kind=Kind.RETRY).count()
+    assert retries <= 4 * faults
+
+
+@some(2, 40)
+def test_a_process_of_the_pool_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
+    child = pool.worker("-c", "2")
+    names: set[str] = set()
+    for _ in range(faults):
+        names |= send(20, start=len(names))
+        marks.wait_for(3, child)
+        with suppress(ProcessLookupError):
+            os.kill(marks.lines()[-1][1], signal.SIGKILL)
+    all_done(marks, names, child)
+    assert repeated(marks) <= faults
+
+
+@some(1, 5)
+def test_a_frozen_worker_loses_what_it_has_and_runs_no_more_of_it(
+    pool: Pool, marks: Marks, faults: int
+) -> None:
+    for n in range(faults):
+        frozen = pool.another("-c", "1")
+        send(30, 0.1, start=30 * n)
+        marks.wait_for(2, frozen)
+        frozen.freeze()
+        Consumer.objects.update(lease_until=UtcNow(-10 * LEASE))  # as after a long time
+        other = pool.another("-c", "2")
+        all_done(marks, {f"t{m}" for m in range(30 * (n + 1))}, other)
+        frozen.thaw()
+        more = send(5, start=10_000 * (n + 1))
+        all_done(marks, more, frozen)
+        # In its one process ran one task, and as many as it had taken already may wait there.
+        assert repeated(marks) <= 6 * (n + 1)
+        for child in (frozen, other):
+            child.terminate()
+            child.wait()
+
+
+@pytest.fixture
+def relay(vendor: str) -> Iterator[Relay]:
+    url = urlsplit(os.environ[f"EMS_TEST_{vendor.upper()}_URL"])
+    relay = Relay(url.hostname or "", url.port or 3306)
+    relay.start()
+    yield relay
+    relay.stop()
+
+
+@pytest.mark.mysql
+@some(1, 10)
+def test_while_the_database_is_away_the_worker_waits(
+    spawn: Spawn, marks: Marks, relay: Relay, vendor: str, faults: int
+) -> None:
+    env = {f"EMS_TEST_{vendor.upper()}_URL": f"mysql://root@127.0.0.1:{relay.port}/"}
+    child = Pool(spawn, env).worker("-c", "2")
+    names: set[str] = set()
+    for _ in range(faults):
+        names |= send(30, 0.05, start=len(names))
+        marks.wait_for(5, child)
+        relay.stop()
+        child.expect("waits for the database")
+        relay.start()
+    all_done(marks, names, child)
+    assert repeated(marks) == 0
+    child.terminate()
+    child.succeed()
+
+
+@pytest.mark.mysql
+def test_a_worker_ends_in_seconds_while_the_database_is_away(
+    spawn: Spawn, marks: Marks, relay: Relay, vendor: str
+) -> None:
+    env = {f"EMS_TEST_{vendor.upper()}_URL": f"mysql://root@127.0.0.1:{relay.port}/"}
+    child = Pool(spawn, env).worker("-c", "1")
+    relay.stop()
+    child.expect("waits for the database")
+    child.terminate()
+    began = time.monotonic()
+    child.wait()
+    assert time.monotonic() - began < 30  # seconds on a busy machine; forever without a limit
+
+
+@pytest.mark.parametrize("pool_of", ["solo", "threads"])
+def test_other_pools_are_killed(pool: Pool, marks: Marks, pool_of: str) -> None:
+    names = send(40)
+    child = pool.worker("-P", pool_of, "-c", "2")
+    wait_for(lambda: len(marks.lines()) > 5, child.text)
+    child.kill()
+    child = pool.worker("-P", pool_of, "-c", "2")
+    all_done(marks, names, child)
+    assert repeated(marks) <= 2
+    child.terminate()
+    child.succeed()
+
+
+def test_what_a_worker_gives_back_at_its_end_has_spent_no_attempt(pool: Pool, marks: Marks) -> None:
+    names = send(40, 0.3)
+    child = pool.worker("-c", "1")
+    wait_for(lambda: marks.lines(), child.text)
+    child.terminate()
+    child.succeed()
+    assert not Delivery.objects.held().exists()
+    assert not RetryMessage.objects.exists()
+    assert not Consumer.objects.exists()
+    all_done(marks, names, pool.worker("-c", "8"))
+    assert repeated(marks) == 0
+
+
+# -- the transaction --
+
+
+def test_of_what_is_rolled_back_nothing_runs(pool: Pool) -> None:
+    for n in range(20):
+        with suppress(ZeroDivisionError), transaction.atomic():
+            record.delay(f"rolled back {n}")
+            raise ZeroDivisionError
+        record.delay(f"sent {n}")
+    child = pool.worker("-c", "2")
+    wait_for(lambda: Handled.objects.count() == 20, child.text)
+    assert not Handled.objects.filter(value__startswith="rolled").exists()
+
+
+HOLD = """\
+import pathlib, sys, time
+from django.db import transaction
+from tests.celery_.broker import record
+with transaction.atomic():
+    record.delay("late")
+    print("sent", flush=True)
+    while not pathlib.Path(sys.argv[1]).exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.mysql
+def test_a_task_whose_transaction_commits_late_runs_after_it(
+    pool: Pool, spawn: Spawn, tmp_path: Path
+) -> None:
+    child = pool.worker("-c", "2")
+    producer = spawn(HOLD, tmp_path / "commit")
+    producer.expect("sent")
+    for n in range(20):
+        record.delay(f"sent {n}")
+    wait_for(lambda: Handled.objects.count() == 20, child.text)
+    assert not Handled.objects.filter(value="late").exists()
+    (tmp_path / "commit").touch()
+    wait_for(lambda: Handled.objects.filter(value="late").exists(), child.text)
+
+
+PRODUCE = """\
+import itertools, os
+from django.db import transaction
+from tests.celery_.broker import record
+from tests.hostapp.models import Order
+for n in itertools.count():
+    with transaction.atomic():
+        name = f"{os.getpid()}-{n}"
+        Order.objects.create(number=name)
+        record.delay(name)
+    print("sent", flush=True)
+"""
+
+
+@some(2, 10)
+def test_producers_are_killed_and_there_are_as_many_tasks_as_orders(
+    pool: Pool, spawn: Spawn, faults: int
+) -> None:
+    for n in range(faults):
+        producer = spawn(PRODUCE)
+        for _ in range(3 + n):
+            producer.expect("sent")
+        producer.kill()
+    child = pool.worker("-c", "2")
+    orders = set(Order.objects.values_list("number", flat=True))
+    values = Handled.objects.values_list("value", flat=True)
+    wait_for(lambda: set(values.all()) >= orders, child.text)
+    wait_for(lambda: not Delivery.objects.open().exists(), child.text)
+    assert Handled.objects.count() == len(orders)
+    assert set(values.all()) == orders

@@ -1,0 +1,97 @@
+"""Lists the mutants of Celery on EMS, and of deliveries that are settled in any order."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+ORDER = "streams/consume/outcome/any_order.py"
+SQL = "streams/database/sql/settle.py"
+EXPIRE = "streams/consume/outcome/expire.py"
+RECOVERY = "streams/deliver/recovery.py"
+SETTLE = "streams/consume/outcome/settle.py"
+REVOKE = "streams/operate/revoke.py"
+CHANNEL = "streams/celery/channel.py"
+ENVELOPE = "streams/celery/envelope.py"
+TESTS = "tests/guarantees/test_any_order.py"
+BROKER = "tests/celery_/test_broker.py"
+
+CELERY = [
+    Mutant(
+        "any-order-without-the-bits-before",
+        SQL,
+        " AND COALESCE(`settled`, 0) = %s",
+        " AND %s >= 0",
+        f"{TESTS}::test_who_has_lost_the_delivery_changes_nothing",
+    ),
+    Mutant(
+        "any-order-without-the-token",
+        SQL,
+        'of_each("`token` = %s AND `last_offset`',
+        'of_each("`token` <> %s AND `last_offset`',
+        f"{TESTS}::test_one_statement_settles_many_deliveries_and_says_which_are_lost",
+    ),
+    Mutant(
+        "any-order-ends-with-its-last-offset",
+        ORDER,
+        "return self.progress > self.delivery.last_offset",
+        "return bool(self.settled >> (self.delivery.last_offset - self.delivery.first_offset))",
+        f"{TESTS}::test_killed_at_any_statement_nothing_is_lost"
+        "_and_only_what_was_in_hand_is_repeated",
+    ),
+    Mutant(
+        "a-lost-reply-taken-for-a-lost-lease",
+        ORDER,
+        "if there.get(one.delivery.pk) != [one.delivery.token, one.settled]",
+        "if True",
+        f"{TESTS}::test_a_try_whose_reply_was_lost_is_not_lost",
+    ),
+    Mutant(
+        "an-expiry-of-all-that-was-claimed",
+        EXPIRE,
+        "    if delivery.settled:\n",
+        "    if False:\n",
+        f"{TESTS}::test_when_it_expires_only_what_is_not_settled_comes_back",
+    ),
+    Mutant(
+        "a-release-of-all-that-was-claimed",
+        SETTLE,
+        "    if delivery.settled:\n",
+        "    if False:\n",
+        f"{TESTS}::test_a_release_gives_each_stretch_back_whole_and_spends_no_attempt",
+    ),
+    Mutant(
+        "a-reset-of-what-is-settled",
+        REVOKE,
+        "if row.state == State.START for part in split(row)]",
+        "if row.state == State.START for part in [row]]",
+        f"{TESTS}::test_a_reset_leaves_settled_what_it_does_not_give_out_again",
+    ),
+    Mutant(
+        "a-death-that-forgets-what-had-ended",
+        RECOVERY,
+        "    if done and settle_any_order([ends], delivery.using):\n",
+        "    if False:\n",
+        f"{TESTS}::test_after_a_death_what_had_ended_and_was_not_written_is_settled",
+    ),
+    Mutant(
+        "a-death-that-spends-the-attempts-of-all",
+        RECOVERY,
+        "        if part.first_offset not in begun:\n",
+        "        if False:\n",
+        f"{TESTS}::test_after_a_death_what_had_not_begun_comes_back_at_once_with_no_attempt_spent",
+    ),
+    Mutant(
+        "a-task-outside-the-transaction",
+        CHANNEL,
+        "            using=self.connection.send_using,\n        )",
+        "            using='other',\n        )",
+        f"{BROKER}::test_a_message_shows_what_people_look_for",
+    ),
+    Mutant(
+        "an-eta-that-the-worker-waits-for",
+        ENVELOPE,
+        'deliver_at=_eta(given.get("eta")),',
+        "deliver_at=None,",
+        f"{BROKER}::test_what_has_an_eta_waits_in_the_inbox",
+    ),
+]
