@@ -15,6 +15,7 @@ from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, longest_name
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
+from streams.consume.rate import Rate
 from streams.errors import InvalidConsumer
 from streams.rules.names import MAX_NAME, MAX_TAG, validated_name
 from streams.sharding import alias_of, aliases
@@ -48,6 +49,7 @@ class Registration:
     retry: RetryPolicy | None
     consume_timeout: float | None
     rehearsable: bool = False
+    rate: Rate | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +59,8 @@ class Registration:
     def asynchronous(self) -> bool:
         return is_async(self.handler)
 
+
+BURST = "≥ 1, beside a rate that does not say it"
 
 _registered: dict[tuple[str, str], Registration] = {}
 
@@ -76,6 +80,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> Callable[[OneHandler], OneHandler]: ...
 
@@ -95,6 +101,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
@@ -113,6 +121,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> Callable[[Any], Any]:
     """Register the function below as the handler of ``group`` on ``topic``; returns it unchanged.
@@ -138,11 +148,15 @@ def consumer(
     ``EMS["RETRY_DELAYS"]``. ``consume_timeout``: seconds after which a call counts as hung. None
     leaves each of the others to the run-time settings (docs/reference/settings.md).
 
+    ``rate``: how many messages all processes of the group together begin, as "50/s", "90/m" or
+    "10/h", and ``burst``: how many more there may be in one second, by default a tenth of it
+    (docs/guides/rates.md).
+
     ``rehearsable``: the handler does nothing outside the databases of the project, or nothing that
     would matter. Only then may a rehearsal call it, whose transactions are rolled back
     (docs/guides/replay.md).
 
-    Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
+    Raises InvalidConsumer, InvalidName, InvalidRate, InvalidRetryPolicy.
     """
     validated_name(topic, "topic", longest_name(MAX_NAME))
     validated_name(group, "group", longest_name(MAX_NAME))
@@ -154,16 +168,19 @@ def consumer(
     _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
     _require(isinstance(ordered, bool), "ordered", "True / False")
     _require(isinstance(atomic, bool), "atomic", "True / False")
+    _require(rate is None or isinstance(rate, str), "rate", "a text such as '50/s'")
+    _require(burst is None or (_is_count(burst, 1, 10**9) and rate is not None), "burst", BURST)
     _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
     retries = max_retries is not None or retry is not None
-    if mode == "broadcast" and (ordered or atomic or threads or retries):
+    if mode == "broadcast" and (ordered or atomic or threads or retries or rate):
         raise InvalidConsumer(
-            "A broadcast consumer has one thread, which keeps the order of each partition, and"
-            " no retries: leave out ordered, atomic, threads, max_retries and retry."
+            "A broadcast consumer has one thread, which keeps the order of each partition, no"
+            " retries and no rate: leave out ordered, atomic, threads, max_retries, retry and rate."
         )
     policy = None if retry is None else retry_policy(retry)
+    limit = None if rate is None else Rate.of(rate, burst)
 
     def register(handler: Any) -> Any:
         check(handler, batch)
@@ -182,6 +199,7 @@ def consumer(
             retry=policy,
             consume_timeout=consume_timeout,
             rehearsable=rehearsable,
+            rate=limit,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

@@ -70,11 +70,11 @@ def subscribe(
     group = retrying(work, using)
     if change := mismatch(registration, group.mode, ordered=group.ordered):
         raise GroupMismatch(f"{change} {mismatch_hint()}")
-    tags = sorted(registration.tags)
-    if tags != (group.tags or []):
+    tags, rate = sorted(registration.tags), str(registration.rate or "")
+    if tags != (group.tags or []) or rate != group.rate_in_code:
         row = ConsumerGroup.objects.using(using).filter(pk=group.pk)
-        retrying(lambda: row.update(tags=tags), using)
-        group.tags = tags
+        retrying(lambda: row.update(tags=tags, rate_in_code=rate), using)
+        group.tags, group.rate_in_code = tags, rate
     return group
 
 

@@ -16,6 +16,9 @@ from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
 from streams.rules.names import MAX_NAME
 
+# An override of this text lifts the rate that the code says.
+UNLIMITED = "unlimited"
+
 
 class Mode(models.TextChoices):
     CLUSTER = "cluster", _("Cluster: each message to one consumer")
@@ -59,8 +62,11 @@ class ConsumerGroup(models.Model):
     )
     ordered = models.BooleanField(_("ordered"), default=False, editable=False)
     # Those of the decorator of the consumer that has started last; empty: all messages. Consumers
-    # go by their own: what was passed over is known to Spark only from here.
+    # go by their own: what was passed over is known to Spark only from here. So is the rate.
     tags = models.JSONField(_("tags"), null=True, blank=True, editable=False)
+    rate_in_code = models.CharField(
+        _("rate in the code"), max_length=48, blank=True, default="", db_default="", editable=False
+    )
     start = models.CharField(
         _("start"),
         max_length=32,
@@ -89,6 +95,17 @@ class ConsumerGroup(models.Model):
             " “exponential(first=10s, factor=2, at_most=1h, jitter=0.2)”."
         ),
     )
+    rate = models.CharField(
+        _("rate"),
+        max_length=48,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_(
+            "How many messages all its processes begin: “50/s”, “90/m”, “10/h” or “50/s, burst=10”."
+            " “unlimited” lifts that of the code."
+        ),
+    )
     paused = models.BooleanField(_("paused"), default=False)
     paused_at = UtcDateTimeField(_("paused at"), null=True, blank=True, editable=False)
     created_at = UtcDateTimeField(_("created"), default=UtcNow, editable=False)
@@ -115,6 +132,11 @@ class ConsumerGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} on {self.topic}"
+
+    @property
+    def rate_in_force(self) -> str:
+        """Return how many of its messages begin in a time, an empty text where nothing says it."""
+        return "" if self.rate == UNLIMITED else self.rate or self.rate_in_code
 
     @property
     def kind(self) -> str:

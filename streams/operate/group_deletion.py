@@ -68,7 +68,8 @@ def refuse_while_live(group: ConsumerGroup) -> None:
 def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
     """Return queries of the rows of each kind that belong to the group; the cursors come first."""
     return _of_group(
-        group, group.cursors, group.retries, group.dead_letters, group.deliveries, group.clients
+        *(group, group.cursors, group.retries, group.dead_letters, group.deliveries),
+        *(group.clients, group.buckets),
     )
 
 
