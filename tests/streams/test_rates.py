@@ -32,6 +32,15 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 SLOW = "10/h"  # one message now, and none while a test runs
 
 
+in_time = Slots.serve
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no message be too late because the machine is busy."""
+    monkeypatch.setattr(Slots, "serve", lambda slots, number: number <= slots.number)
+
+
 def mail(handler: Any = lambda message: None, **options: Any) -> Any:
     consumer("orders", group="mail", start="earliest", **options)(handler)
     return handler
@@ -306,27 +315,44 @@ def test_messages_that_are_passed_over_take_no_slots() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_start_that_is_too_late_takes_another_slot_or_gives_its_message_back(
+def test_a_start_that_is_too_late_gives_its_message_back(
     ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
     mail(lambda message: seen.append(message.offset), rate=SLOW, ordered=ordered)
     process = Process("mail")
     sent(2)
-    monkeypatch.setattr(Slots, "serve", lambda slots, number: False)
-    process.run_until_idle()
+    with monkeypatch.context() as patch:
+        patch.setattr(Slots, "serve", lambda slots, number: False)
+        process.run_until_idle()
     assert seen == []
     if ordered:
         assert process.feed.place().offsets == {0: 0}
     else:
         assert given_back() == [(0, 0)]
-    monkeypatch.undo()
     refill(process)
     process.run_until_idle()
     assert seen == [0]
 
 
+def test_who_is_late_waits_for_another_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Slots] = []
+    mail(lambda message: taken.append(process.turn._turns.claimer.starts._slots), rate="10/s")
+    process = Process("mail")
+    sent(1)
+    late = iter([True])  # the first time that it is asked
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Slots, "serve", lambda slots, number: number <= slots.number and not next(late, False)
+        )
+        process.run_until_idle()
+    assert len(taken) == 1
+    assert Delivery.objects.get().attempt == 1
+    assert distance() > -Rate.of("10/s").depth  # two slots are gone
+
+
 def test_a_slot_lasts_until_the_start_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slots, "serve", in_time)
     now = itertools.count(100).__next__
     monkeypatch.setattr(starting.time, "monotonic", lambda: float(now()))
     slots = Slots(3, earliest=103.0, latest=102.0, interval=2.0)
