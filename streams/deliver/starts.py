@@ -182,6 +182,6 @@ class Starts:
         """Run a statement; return its rows, or how many it has changed."""
         connection = connections[self._using]
         with connection.cursor() as cursor:
-            place = {"group": self._group.pk, "key": "", **(numbers or {})}
+            place = {"group": self._group.pk, **(numbers or {})}
             cursor.execute(statement[connection.vendor], place)
             return list(cursor.fetchall()) if cursor.description else cursor.rowcount

@@ -56,7 +56,7 @@ def bucket_reads(queries: CaptureQueriesContext) -> list[str]:
 
 def distance() -> int:
     """Return how far the next slot is from now, in microseconds."""
-    place = {"group": ConsumerGroup.objects.get().pk, "key": ""}
+    place = {"group": ConsumerGroup.objects.get().pk}
     with connection.cursor() as cursor:
         cursor.execute(sql.BUCKET[connection.vendor], place)
         return int(cursor.fetchone()[0])

@@ -1,6 +1,6 @@
 """Holds the statements of the rates of groups: how far the next slot is, and a take of slots.
 
-All have the index ems_rate_place, the whole of it.
+All have the index ems_rate_place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CLOCK = {
     SQLITE: "CAST((JULIANDAY('NOW') - 2440587.5) * 86400000 AS INTEGER) * 1000",
 }
 
-_OF = "`group_id` = %(group)s AND `key` = %(key)s"
+_OF = "`group_id` = %(group)s"
 
 # Reads how far the next slot is from now, and how many the last take has got. In the transaction of
 # that take nobody else has changed it.
@@ -51,18 +51,13 @@ BRING_FORWARD = {
 # Adds a bucket, unless there is one.
 ADD_BUCKET = {
     vendor: (
-        f"{insert} INTO `ems_rate` (`group_id`, `key`, `next_slot`, `taken`, `queued_until`)"
-        " VALUES (%(group)s, %(key)s, 0, 0, 0)"
+        f"{insert} INTO `ems_rate` (`group_id`, `next_slot`, `taken`) VALUES (%(group)s, 0, 0)"
     )
     for vendor, insert in ((MYSQL, "INSERT IGNORE"), (SQLITE, "INSERT OR IGNORE"))
 }
 
-# Finds the groups, of some, that have no slot left up to now. With a key, one is enough. Index:
-# ems_rate_place by group.
+# Finds the groups, of some, that have no slot left up to now.
 HELD_BACK = {
-    vendor: (
-        "SELECT DISTINCT `group_id` FROM `ems_rate` WHERE `group_id` IN (%s)"  # noqa: S608
-        f" AND (`next_slot` > {clock} OR `queued_until` > {clock})"
-    )
+    vendor: f"SELECT `group_id` FROM `ems_rate` WHERE `group_id` IN (%s) AND `next_slot` > {clock}"  # noqa: S608
     for vendor, clock in CLOCK.items()
 }
