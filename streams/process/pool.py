@@ -159,7 +159,9 @@ class Pool:
 
     def _may_have_one(self, share: Share) -> bool:
         """Tell whether one of the idle threads may serve the group."""
-        if share.busy >= share.feed.threads or time.monotonic() < share.held_until:
+        if time.monotonic() < share.held_until:
+            return False
+        if share.busy >= share.feed.threads:
             return False
         left_for_others = 1 if share.busy and len(self._order) > 1 else 0
         return self._idle > left_for_others

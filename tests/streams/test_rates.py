@@ -300,6 +300,15 @@ def test_a_batch_begins_at_once_with_all_its_messages(monkeypatch: pytest.Monkey
     assert sizes == [14, 14, 14, 14, 4]
 
 
+def test_a_batch_has_no_more_than_may_begin_at_once() -> None:
+    mail(lambda messages: None, batch=100, rate="100/s", burst=20)
+    registration = registered("orders", "mail")
+    group = subscribe(registration, "default")
+    assert limits(group, registration, "default").batch == 14
+    group.rate = "unlimited"
+    assert limits(group, registration, "default").batch == 100
+
+
 def test_messages_that_are_passed_over_take_no_slots() -> None:
     seen: list[Any] = []
     mail(lambda message: seen.append(message.body), rate=SLOW, tags=["paid"])
@@ -349,6 +358,22 @@ def test_who_is_late_waits_for_another_slot(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(taken) == 1
     assert Delivery.objects.get().attempt == 1
     assert distance() > -Rate.of("10/s").depth  # two slots are gone
+
+
+def test_what_is_late_just_before_its_call_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its start was written meanwhile, which takes a while where the disk is busy."""
+    seen: list[int] = []
+    mail(lambda message: seen.append(message.offset), rate=SLOW)
+    process = Process("mail")
+    sent(1)
+    late = iter([True, False])
+    with monkeypatch.context() as patch:
+        patch.setattr(Slots, "serve", lambda slots, number: next(late, False))
+        process.run_until_idle()
+    assert seen == []
+    assert given_back() == [(0, 0)]
 
 
 def test_a_slot_lasts_until_the_start_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.lab.mutants.moves import MOVED
 from tests.lab.mutants.mutant import Mutant
 from tests.lab.mutants.pulls import PULLS
 from tests.lab.mutants.races import RACES
+from tests.lab.mutants.rates import STARTS_AT_A_RATE
 from tests.lab.mutants.readers import READERS
 from tests.lab.mutants.resident import RESIDENT
 from tests.lab.mutants.rollups import ROLL_UPS
@@ -1339,5 +1340,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *STARTS_AT_A_RATE),
 ]
