@@ -144,6 +144,10 @@ class InvalidRetryPolicy(StreamsError, ValueError):
     """This is not a retry policy."""
 
 
+class InvalidRate(StreamsError, ValueError):
+    """This is not a rate: write 50/s, 90/m or 10/h, or “50/s, burst=10”."""
+
+
 class InvalidDuration(StreamsError, ValueError):
     """This is not a duration: write 10s, 5m, 2h or 1d; a number alone is seconds."""
 

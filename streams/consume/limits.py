@@ -18,10 +18,12 @@ from streams.consume.outcome.backoff import (
     parse_retry_policy,
 )
 from streams.consume.outcome.failure import ProcessDied
+from streams.consume.rate import Rate
 from streams.consume.registry import Registration, find
-from streams.errors import InvalidRetryPolicy
+from streams.errors import InvalidRate, InvalidRetryPolicy
 from streams.logs import event
 from streams.models import ConsumerGroup, Mode
+from streams.models.group import UNLIMITED
 
 logger = logging.getLogger("streams.retries")
 
@@ -80,6 +82,7 @@ class Limits:
 
     ``claim_seconds``: how long the handler calls of one claim may take; 0: a claim is one batch.
     ``workers``: the worker threads of the group in all live processes, where they are counted.
+    ``rate``: how many messages of the group begin in a second; None: as many as can.
     """
 
     batch: int
@@ -88,6 +91,7 @@ class Limits:
     retry: RetryPolicy = field(default_factory=default_policy)
     claim_seconds: float = 0.0
     workers: int = 1
+    rate: Rate | None = None
 
     @cached_property
     def one_call(self) -> bool:
@@ -110,8 +114,11 @@ def limits(
 ) -> Limits:
     decorated = registration.batch if registration else None
     policy = _own_policy(group, registration)
+    rate = rate_of(group, registration)
     return Limits(
         batch=min(
+            # One call of a batch handler begins all its messages.
+            rate.at_once if rate and decorated else MAX_BATCH,
             MAX_BATCH,
             _first(
                 group.batch,
@@ -137,7 +144,20 @@ def limits(
         claim_seconds=_first(
             overrides.claim_seconds, runtime_settings.system("consumerClaimSeconds", using)
         ),
+        rate=rate,
     )
+
+
+def rate_of(group: ConsumerGroup, registration: Registration | None) -> Rate | None:
+    """Return the rate in force; None: there is none."""
+    if group.rate == UNLIMITED:
+        return None
+    if group.rate:
+        try:
+            return Rate.of(group.rate)
+        except InvalidRate as error:  # the admin refuses it: it was written past it
+            _say_rate_once(group, str(error))
+    return registration.rate if registration else None
 
 
 def _own_policy(group: ConsumerGroup, registration: Registration | None) -> RetryPolicy | None:
@@ -155,6 +175,15 @@ def _say_once(group: ConsumerGroup, error: str) -> None:
         "The retry policy of %s is ignored: %s",
         *(group, error),
         extra=event("retry_policy.ignored", topic=group.topic.name, group=group.name),
+    )
+
+
+@cache
+def _say_rate_once(group: ConsumerGroup, error: str) -> None:
+    logger.error(
+        "The rate that was set for %s is ignored: %s",
+        *(group, error),
+        extra=event("rate.ignored", topic=group.topic.name, group=group.name),
     )
 
 

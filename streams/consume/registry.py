@@ -15,6 +15,7 @@ from streams.api import ReceivedMessage
 from streams.conf import MAX_BATCH, longest_name
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
+from streams.consume.rate import Rate
 from streams.errors import InvalidConsumer
 from streams.rules.names import MAX_NAME, MAX_TAG, validated_name
 from streams.sharding import alias_of, aliases
@@ -63,6 +64,7 @@ class Registration:
     rehearsable: bool = False
     body: TypedBody | None = None
     on_dead: Literal["hold"] | None = None
+    rate: Rate | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +74,8 @@ class Registration:
     def asynchronous(self) -> bool:
         return is_async(self.handler)
 
+
+BURST = "≥ 1, beside a rate that does not say it"
 
 _registered: dict[tuple[str, str], Registration] = {}
 
@@ -92,6 +96,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> Callable[[OneHandler], OneHandler]: ...
 
@@ -112,6 +118,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
@@ -133,6 +141,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> TypedHandler[ReceivedMessage[Body], OfOne]: ...
 
@@ -154,6 +164,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
 ) -> TypedHandler[Sequence[ReceivedMessage[Body]], OfBatch]: ...
 
@@ -173,6 +185,8 @@ def consumer(
     max_retries: int | None = None,
     retry: RetryPolicy | Sequence[timedelta | float] | None = None,
     consume_timeout: float | None = None,
+    rate: str | None = None,
+    burst: int | None = None,
     rehearsable: bool = False,
     body: Any = None,
 ) -> Callable[[Any], Any]:
@@ -201,6 +215,10 @@ def consumer(
     ``EMS["RETRY_DELAYS"]``. ``consume_timeout``: seconds after which a call counts as hung. None
     leaves each of the others to the run-time settings (docs/reference/settings.md).
 
+    ``rate``: how many messages all processes of the group together begin, as "50/s", "90/m" or
+    "10/h", and ``burst``: how many more there may be in one second, by default a tenth of it
+    (docs/guides/rates.md).
+
     ``rehearsable``: the handler does nothing outside the databases of the project, or nothing that
     would matter. Only then may a rehearsal call it, whose transactions are rolled back
     (docs/guides/replay.md).
@@ -209,7 +227,7 @@ def consumer(
     is such a value, and what cannot be read as one is a dead letter at once, without a call
     (docs/guides/typed-bodies.md).
 
-    Raises InvalidConsumer, InvalidName, InvalidRetryPolicy.
+    Raises InvalidConsumer, InvalidName, InvalidRate, InvalidRetryPolicy.
     """
     validated_name(topic, "topic", longest_name(MAX_NAME))
     validated_name(group, "group", longest_name(MAX_NAME))
@@ -221,20 +239,23 @@ def consumer(
     _require(_is_start(start), "start", "'earliest' / 'latest' / an aware datetime")
     _require(isinstance(ordered, bool) or ordered == "key", "ordered", "True / False / 'key'")
     _require(isinstance(atomic, bool), "atomic", "True / False")
+    _require(rate is None or isinstance(rate, str), "rate", "a text such as '50/s'")
+    _require(burst is None or (_is_count(burst, 1, 10**9) and rate is not None), "burst", BURST)
     _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
     retries = max_retries is not None or retry is not None
-    if mode == "broadcast" and (ordered or atomic or threads or retries):
+    if mode == "broadcast" and (ordered or atomic or threads or retries or rate):
         raise InvalidConsumer(
-            "A broadcast consumer has one thread, which keeps the order of each partition, and"
-            " no retries: leave out ordered, atomic, threads, max_retries and retry."
+            "A broadcast consumer has one thread, which keeps the order of each partition, no"
+            " retries and no rate: leave out ordered, atomic, threads, max_retries, retry and rate."
         )
     _require(on_dead in (None, "hold"), "on_dead", "None / 'hold'")
     if on_dead and ordered != "key":
         raise InvalidConsumer("on_dead='hold' needs ordered='key': only there keys are held.")
     policy = None if retry is None else retry_policy(retry)
     typed = None if body is None else typed_body(body)
+    limit = None if rate is None else Rate.of(rate, burst)
 
     def register(handler: Any) -> Any:
         check(handler, batch)
@@ -255,6 +276,7 @@ def consumer(
             rehearsable=rehearsable,
             body=typed,
             on_dead=on_dead,
+            rate=limit,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

@@ -70,11 +70,17 @@ def subscribe(
     group = retrying(work, using)
     if change := mismatch(registration, group.mode, group.order):
         raise GroupMismatch(f"{change} {mismatch_hint()}")
-    tags, holds = sorted(registration.tags), registration.on_dead == "hold"
-    if tags != (group.tags or []) or holds != group.hold_dead:
+    wanted = {
+        "tags": sorted(registration.tags),
+        "rate_in_code": str(registration.rate or ""),
+        "hold_dead": registration.on_dead == "hold",
+    }
+    known = {**{name: getattr(group, name) for name in wanted}, "tags": group.tags or []}
+    if wanted != known:
         row = ConsumerGroup.objects.using(using).filter(pk=group.pk)
-        retrying(lambda: row.update(tags=tags, hold_dead=holds), using)
-        group.tags, group.hold_dead = tags, holds
+        retrying(lambda: row.update(**wanted), using)
+        for name, value in wanted.items():
+            setattr(group, name, value)
     return group
 
 

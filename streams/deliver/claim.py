@@ -18,6 +18,7 @@ from streams.database.transactions import own_transaction
 from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.held_back import held_back
 from streams.deliver.pace import Pace
+from streams.deliver.starts import Starts
 from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable
@@ -69,6 +70,7 @@ class Claimer:
     turn: int = 0
     pace: Pace = field(default_factory=Pace)
     locks: CursorLocks = field(default_factory=CursorLocks)  # of all threads of the process
+    starts: Starts = field(init=False)
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
     _retries_at: float = 0.0
@@ -77,6 +79,9 @@ class Claimer:
     # Whether the last claim may have left something. If not, a wake-up says when there is more.
     more: bool = True
     sent: Pass = field(default_factory=Pass)  # what the last claim_sent() has sequenced
+
+    def __post_init__(self) -> None:
+        self.starts = Starts(self.group, self.using)
 
     @observed(CLAIM)
     def claim(self, batch: int, timeout: timedelta) -> Delivery | None:
@@ -88,6 +93,8 @@ class Claimer:
         new. A claim whose commit was not confirmed is looked up, and returned if it was committed.
         """
         self.more = True
+        if self.starts.held:
+            return None
         looks = not self.group.ordered
         first = looks and time.monotonic() >= self._look_at
         if first and (again := self._claim_given_back(batch, timeout)):
@@ -270,11 +277,13 @@ class Claimer:
 
     def _take_over(
         self, row: Delivery, partition: Partition, batch: int, timeout: timedelta
-    ) -> Delivery:
+    ) -> Delivery | None:
         """Claim the first offsets of a range that was given back; the rest stays."""
         start = row.first_offset
         size = self.pace.messages(batch, len(row.offsets))
-        end = min(row.last_offset + 1, start + size)
+        end = self.starts.cut(start, min(row.last_offset + 1, start + size))
+        if end == start:
+            return None
         if end > row.last_offset:
             execute(self.using, sql.DELETE_GIVEN_BACK, [row.pk])
         else:
@@ -311,15 +320,15 @@ class Claimer:
             return None
         size = batch if self.group.ordered else self.pace.messages(batch, last - start)
         # A message that failed before is claimed by itself, so that no other fails with it.
-        end = min(last, start + (size if attempt == 1 else 1))
+        end = self.starts.cut(start, min(last, start + (size if attempt == 1 else 1)))
         parked = None
-        if has_held_keys:
+        if has_held_keys and end > start:
             names = ["id", "partition_id", "next_offset", "attempt"]
             values = [cursor_id, partition.pk, start, attempt]
             cursor = Cursor.from_db(self.using, names, values)
             end, parked = held_back(self.group, cursor, end, self.using)
-            if end == start:
-                return None
+        if end == start:
+            return None
         if end == last and row in self._known:
             self._known.remove(row)
         execute(self.using, sql.MOVE_CURSOR, [end, cursor_id])
@@ -331,11 +340,13 @@ class Claimer:
 
     def _claim_retry(self, timeout: timedelta) -> Delivery | None:
         vendor = connections[self.using].vendor
-        if not fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
+        if self.starts.held or not fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
             return None
         with own_transaction(self.using):
             locked = fetch(self.using, sql.LOCK_DUE_RETRY[vendor], [self.group.pk])
             if not locked:
+                return None
+            if not self.starts.cut(0, 1):
                 return None
             row = self._retries().select_related("partition").get(pk=locked[0][0])
             delivery = self._insert(

@@ -37,6 +37,7 @@ from streams.deliver.opening import exhausted, hold, open_whole
 from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
 from streams.deliver.slot import UnreadSlot
+from streams.deliver.starts import Starts
 from streams.errors import LeaseLost, TransactionEnded, describe
 from streams.log.calls import AT_LEAST
 from streams.logs import event
@@ -52,7 +53,8 @@ class Handling(Calls):
     call has been given are released with their attempt unspent. Each call, with its settlement, is
     made inside the context that ``beside`` makes; to enter it may wait for other calls.
     ``others_idle`` tells whether an idle thread of this process could make some of the calls.
-    ``slot`` is where it notes how far it is, for those who find this process dead.
+    ``slot`` is where it notes how far it is, for those who find this process dead. ``starts`` are
+    those of its thread in a group with a rate.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Handling(Calls):
         beside: Callable[[], AbstractContextManager[None]] = nullcontext,
         others_idle: Callable[[], bool] = lambda: False,
         slot: UnreadSlot | None = None,
+        starts: Starts | None = None,
     ) -> None:
         super().__init__(registration, delivery, limits, delivery.using, slot)
         self.delivery = delivery
@@ -74,6 +77,7 @@ class Handling(Calls):
         self._may_go_on = may_go_on
         self._beside = beside
         self._others_idle = others_idle
+        self._starts = starts or Starts(delivery.group, delivery.using)
         self._entered: AbstractContextManager[None] | None = None
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
@@ -132,7 +136,7 @@ class Handling(Calls):
         if self.gives_way:
             return False
         self._enter()
-        if self._stopped():
+        if self._stopped() or not self._wait_for_slots(len(messages)):
             return False
         with self._ending:
             if messages[0].offset > self.delivery.last_offset:
@@ -147,7 +151,14 @@ class Handling(Calls):
             if not retrying(self.delivery.extend, self._using, timeout):
                 raise LeaseLost
             self._extended = now
-        return True
+        return self._starts.begin(len(messages), self._stopped)
+
+    def _wait_for_slots(self, number: int) -> bool:
+        self._waiting = True
+        try:
+            return self._starts.ready(number, self._stopped)
+        finally:
+            self._waiting = False
 
     def _enter(self) -> None:
         """Wait until a call may be made beside those of other threads, unless none is to begin."""

@@ -38,6 +38,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidDuration: 422,
     errors.InvalidPartitions: 422,
     errors.InvalidRetryPolicy: 422,
+    errors.InvalidRate: 422,
     errors.InvalidConsumer: 422,
     errors.UnknownChecker: 422,
     errors.MessageTooLarge: 413,

@@ -33,6 +33,7 @@ class Condition(TextChoices):
     UNATTENDED = "no consumer", gettext_lazy("no consumer")  # and messages wait
     FALLING_BEHIND = "falling behind", gettext_lazy("falling behind")
     CATCHING_UP = "catching up", gettext_lazy("catching up")
+    HELD_BACK = "held back", gettext_lazy("held back")  # by its rate, and messages wait
     PAUSED = "paused", gettext_lazy("paused")
     RUNNING = "running", gettext_lazy("running")
     IDLE = "idle", gettext_lazy("idle")  # no consumer, and as far as EMS knows nothing waits
@@ -59,6 +60,7 @@ LEVELS = {
     Condition.IDLE: "quiet",
     Condition.PAUSED: "warning",
     Condition.CATCHING_UP: "warning",
+    Condition.HELD_BACK: "warning",
 }
 CONDITIONS, TROUBLES = list(Condition), list(Trouble)
 
@@ -82,6 +84,7 @@ class Known:
     alarm_at: datetime | None = None  # since when its condition holds
     beyond_at: datetime | None = None  # since when it lags more than an alarm rule allows
     call: Call | None = None  # that is slow
+    held_back: bool = False  # it has begun all that its rate allows by now
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ def _condition(lag: Lag, future: Clearing, known: Known) -> Condition:
         return Condition.AWAY
     if not lag.consumers:
         return Condition.UNATTENDED if lag.behind or lag.waiting else Condition.IDLE
+    if known.held_back and (lag.behind or lag.waiting):
+        return Condition.HELD_BACK
     if not may_lag(lag):
         return Condition.RUNNING
     if known.consumed is not None and known.consumed <= STUCK * (known.published or 0):

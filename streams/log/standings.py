@@ -13,6 +13,7 @@ from streams.log.calls import slow_calls
 from streams.log.condition import Known, Standing, standing
 from streams.log.counting import count_each
 from streams.log.lag import Lag, countable, lags
+from streams.log.rates import held_back
 from streams.models import ConsumerGroup
 
 
@@ -37,13 +38,18 @@ def standings(
 def stand(
     lags: Sequence[Lag], known: Mapping[int, Known], now: datetime, using: str
 ) -> list[Standing]:
-    """Return the same from what is ``known`` of each group beside its lag and its calls."""
+    """Return the same from what is ``known`` of each group beside its lag, calls and rate."""
     slow = slow_calls(lags, now, using)
+    held = held_back((lag.group for lag in lags), using)
     return [
         standing(
             lag,
             now,
-            replace(known.get(lag.group.pk, Known()), call=slow.get(lag.group.pk)),
+            replace(
+                known.get(lag.group.pk, Known()),
+                call=slow.get(lag.group.pk),
+                held_back=lag.group.pk in held,
+            ),
         )
         for lag in lags
     ]

@@ -16,6 +16,7 @@ from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.move import Move
 from streams.models.partition import Partition
 from streams.models.prepared import PreparedRow, PreparedState
+from streams.models.rate_bucket import RateBucket
 from streams.models.reader import Reader
 from streams.models.redrive import Redrive, RedriveState
 from streams.models.retry import Again, RetryMessage
@@ -50,6 +51,7 @@ __all__ = [
     "Partition",
     "PreparedRow",
     "PreparedState",
+    "RateBucket",
     "Reader",
     "Redrive",
     "RedriveState",

@@ -17,6 +17,9 @@ from streams.models.fields import TopicOrGroupField, UtcDateTimeField, UtcNow
 from streams.models.namespaces import OwnManager
 from streams.rules.names import MAX_NAME
 
+# An override of this text lifts the rate that the code says.
+UNLIMITED = "unlimited"
+
 
 class Mode(models.TextChoices):
     CLUSTER = "cluster", _("Cluster: each message to one consumer")
@@ -76,8 +79,11 @@ class ConsumerGroup(models.Model):
         help_text=_("A dead letter holds its key until it is redriven or discarded."),
     )
     # Those of the decorator of the consumer that has started last; empty: all messages. Consumers
-    # go by their own: what was passed over is known to Spark only from here.
+    # go by their own: what was passed over is known to Spark only from here. So is the rate.
     tags = models.JSONField(_("tags"), null=True, blank=True, editable=False)
+    rate_in_code = models.CharField(
+        _("rate in the code"), max_length=48, blank=True, default="", db_default="", editable=False
+    )
     start = models.CharField(
         _("start"),
         max_length=32,
@@ -104,6 +110,17 @@ class ConsumerGroup(models.Model):
         help_text=_(
             "How long a failed message waits: “10s, 1m, 1h” (the last one repeats), or"
             " “exponential(first=10s, factor=2, at_most=1h, jitter=0.2)”."
+        ),
+    )
+    rate = models.CharField(
+        _("rate"),
+        max_length=48,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=_(
+            "How many messages all its processes begin: “50/s”, “90/m”, “10/h” or “50/s, burst=10”."
+            " “unlimited” lifts that of the code."
         ),
     )
     paused = models.BooleanField(_("paused"), default=False)
@@ -145,6 +162,11 @@ class ConsumerGroup(models.Model):
         In a group by key only one does that cannot be read, or comes when too many are parked.
         """
         return self.ordered and not self.by_key
+
+    @property
+    def rate_in_force(self) -> str:
+        """Return how many of its messages begin in a time, an empty text where nothing says it."""
+        return "" if self.rate == UNLIMITED else self.rate or self.rate_in_code
 
     @property
     def kind(self) -> str:

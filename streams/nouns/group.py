@@ -17,14 +17,16 @@ class GroupInList(Noun):
 
     ``behind`` have an offset and are not claimed, ``open`` are claimed and not settled, ``retries``
     wait to be tried again, ``dead`` are dead letters that wait. HTTP counts up to 10,000.
-    ``state`` says what the group does, ``trouble`` why it needs somebody, the worst first. Rates
-    are messages a second; with them the backlog is gone in ``clear_seconds``.
+    ``state`` says what the group does, ``trouble`` why it needs somebody, the worst first. ``rate``
+    is how many messages may begin, empty where that has no limit. Measured rates are messages a
+    second; with them the backlog is gone in ``clear_seconds``.
     """
 
     group: str = column("lag.group.name")
     topic: str = column("lag.group.topic.name")
     database: str = column("lag.group._state.db")
     mode: str = column("lag.group.kind")
+    rate: str = column("lag.group.rate_in_force")
     ordered: bool | Literal["key"] = column("lag.group.order")
     state: str = column("condition.value")
     trouble: list[str]
@@ -72,6 +74,7 @@ class GroupOverrides(Noun):
     retry_policy: str
     consume_timeout: int | None
     batch: int | None
+    rate: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Changes what an operator may set of a topic or a group, and the run-time settings.
 
 The pages of the admin and the commands have the same fields and the same validation: that of the
-model, and ``valid_retry_policy``.
+model, ``valid_retry_policy`` and ``valid_rate``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from django.utils.translation import gettext_lazy as _
 from streams import runtime_settings
 from streams.conf import DEFAULTS
 from streams.consume.outcome.backoff import parse_retry_policy
+from streams.consume.rate import Rate
 from streams.database.retrying import retrying
 from streams.errors import InvalidValue
 from streams.log import topics
 from streams.logs import event
 from streams.models import ConsumerGroup, SystemConfig, Topic
+from streams.models.group import UNLIMITED
 
 logger = logging.getLogger("streams.operate")
 
@@ -31,7 +33,7 @@ CHANGEABLE: dict[type[Model], tuple[str, ...]] = {
         *("access", "retention_seconds", "retention_count", "retention_consumed"),
         *("archive", "index_keys"),
     ),
-    ConsumerGroup: ("max_retries", "retry_policy", "consume_timeout", "batch"),
+    ConsumerGroup: ("max_retries", "retry_policy", "consume_timeout", "batch", "rate"),
 }
 
 MEANINGS = {
@@ -115,6 +117,12 @@ def valid_retry_policy(text: str) -> str:
     return text
 
 
+def valid_rate(text: str) -> str:
+    """Return the rate as it is written out, empty for none of its own; raises InvalidRate."""
+    text = text.strip()
+    return str(Rate.of(text)) if text not in ("", UNLIMITED) else text
+
+
 def in_force(using: str) -> list[dict[str, Any]]:
     """Return every run-time setting with its value in force now."""
     rows = {row.name: row for row in SystemConfig.objects.using(using)}
@@ -172,6 +180,8 @@ def _validate(row: Model, names: Any) -> None:
     try:
         if "retry_policy" in names:
             row.retry_policy = valid_retry_policy(row.retry_policy)  # type: ignore[attr-defined]
+        if "rate" in names:
+            row.rate = valid_rate(row.rate)  # type: ignore[attr-defined]
         row.full_clean(exclude=others, validate_unique=False, validate_constraints=False)
     except ValidationError as error:
         texts = (f"{name}: {text}" for name, found in error.message_dict.items() for text in found)

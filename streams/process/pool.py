@@ -42,6 +42,7 @@ class Share:
     woken: bool = True  # the first look needs no wake-up
     call: WorkerCall | None = None
     look_at: float = math.inf  # without a wake-up
+    held_until: float = -math.inf  # its rate lets nothing begin before
     busy: int = 0  # how many threads serve it now
 
 
@@ -92,6 +93,11 @@ class Pool:
             share = self._shares[feed]
             share.busy -= 1
             share.woken = share.woken or again
+
+    def hold(self, feed: RunningGroup, until: float) -> None:
+        """Let no thread serve the group before this instant of the monotonic clock."""
+        with self._condition:
+            self._shares[feed].held_until = until
 
     def wake(self, feed: RunningGroup) -> bool:
         """Note that a group has something to claim; return whether an idle thread is woken for it.
@@ -153,6 +159,8 @@ class Pool:
 
     def _may_have_one(self, share: Share) -> bool:
         """Tell whether one of the idle threads may serve the group."""
+        if time.monotonic() < share.held_until:
+            return False
         if share.busy >= share.feed.threads:
             return False
         left_for_others = 1 if share.busy and len(self._order) > 1 else 0
@@ -160,4 +168,6 @@ class Pool:
 
     def _until_next_look(self, until: float) -> float:
         now = time.monotonic()
-        return min([until, *(one.look_at for one in self._order if one.look_at > now)])
+        looks = (one.look_at for one in self._order)
+        ends = (one.held_until for one in self._order if one.woken)
+        return min([until, *(at for at in (*looks, *ends) if at > now)])

@@ -27,6 +27,8 @@ class Turn:
         claimer = Claimer(
             feed.group, client, thread, runtime.using, pace=feed.pace, locks=feed.locks
         )
+        claimer.starts.whole = feed.registration.batch is not None
+        claimer.starts.tagged = bool(feed.registration.tags)
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)
         self._calls: Calls | None = None  # those that are under way
@@ -54,12 +56,20 @@ class Turn:
         self._runtime.idle_limit.allow(limits.consume_timeout)
         if self._runtime.lifecycle.stopping:
             return False
-        return self._take(limits, wanted)
+        starts = self._turns.claimer.starts
+        starts.rate = limits.rate
+        found = starts.look() and self._take(limits, wanted)
+        if not found and starts.held:
+            self._runtime.pool.hold(self._feed, starts.held_until)
+            return True
+        return found
 
     def _take(self, limits: Limits, wanted: Wanted) -> bool:
         claimer = self._turns.claimer
         claimer.client_id = self._runtime.client.client_id
         claimer.pace.seconds = 0.0 if limits.one_call else limits.claim_seconds
+        if limits.rate:  # the slots of a claim are lost to those who are late
+            claimer.pace.seconds = min(claimer.pace.seconds, limits.rate.late / 2e6)
         claimer.pace.workers = limits.workers
         batch = limits.claimed_at_once(self._feed.registration)
         claimed, left, timeout = None, wanted.more, limits.consume_timeout
@@ -82,14 +92,15 @@ class Turn:
             beside=self._alone if alone else self._feed.gate.together,
             others_idle=lambda: self._runtime.pool.has_idle(self._feed),
             slot=self._slot,
+            starts=claimer.starts,
         )
-        began = time.monotonic()
+        began, waited = time.monotonic(), claimer.starts.waited
         try:
             self._run(handling)
         finally:
             if retry is None:
                 outcome = handling.outcome
-                took = time.monotonic() - began
+                took = time.monotonic() - began - (claimer.starts.waited - waited)
                 claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
         client = claimer.client_id

@@ -97,6 +97,7 @@ def test_groups_are_listed_with_their_lag(parsed: Callable[..., Any]) -> None:
         "group": "mail",
         "topic": "orders",
         "mode": "cluster",
+        "rate": "",
         "ordered": False,
         "paused": False,
         "blocked_partitions": 0,
@@ -165,6 +166,7 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
 ) -> None:
     groups("orders", "flights")
     contents = {"cursors": 1, "retries": 1, "dead letters": 1, "deliveries": 1, "consumers": 0}
+    contents |= {"rate buckets": 0}
     asked = ("ems_groups", "delete", "mail", "--topic", "orders")
     preview = {"group": "mail", "topic": "orders", "done": False, "contents": contents}
     assert parsed(*asked, "--dry-run") == preview

@@ -1,9 +1,10 @@
 """Measures what a key that fails for ever costs the other keys, and how fast a key catches up.
 
 ``python -m tests.lab.held_keys [--seconds 30] [--rate 200] [--server mysql|mariadb]`` needs a
-server (EMS_TEST_MYSQL_URL). Messages of 50 keys are sent at a rate to a topic with one partition. Their
-handler takes a millisecond. In the second of two runs the messages of one key fail, the whole time;
-then they are handled. Printed are the times from the send to the end of the call, of other keys.
+server (EMS_TEST_MYSQL_URL). Messages of 50 keys are sent at a rate to a topic with one partition.
+Their handler takes a millisecond. In the second of two runs the messages of one key fail, the whole
+time; then they are handled. Printed are the times from the send to the end of the call, of other
+keys.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from streams import Reject, consumer
 from streams.consume import registry
 from streams.consume.limits import Limits
 from streams.consume.outcome.settle import release
+from streams.consume.rate import Rate
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
-from streams.models import Delivery, Message
+from streams.models import Delivery, Message, RateBucket
 from tests.plans.seed import LIVE, Seed
 from tests.plans.statements import Statements, explained
 
@@ -184,3 +185,14 @@ def test_a_retry_ends_by_its_place(
     ends = [*statements.on("ems_retry_msg", "UPDATE"), *statements.on("ems_retry_msg", "DELETE")]
     assert ends
     assert {tuple(s.indexes) for s in ends} == {("ems_retry_msg.ems_retry_place",)}
+
+
+def test_a_take_of_slots_has_its_bucket_by_key(claimer: Claimer) -> None:
+    claimer.starts.rate = Rate.of("100/s")
+    RateBucket.objects.bulk_create([RateBucket(group_id=10_000 + n) for n in range(3000)])
+    assert claimer.starts.look()  # it adds the bucket
+    with explained() as statements:
+        assert claimer.starts.look()
+        assert claimer.claim(10, MINUTE)
+    assert indexes(statements, "ems_rate") == {("ems_rate.ems_rate_place",)}
+    assert indexes(statements, "ems_rate", "UPDATE") == {("ems_rate.ems_rate_place",)}

@@ -90,6 +90,8 @@ def test_the_signatures_are_these():
         "max_retries",
         "retry",
         "consume_timeout",
+        "rate",
+        "burst",
         "rehearsable",
         "body",
     ]

@@ -21,7 +21,7 @@ from streams.admin.parts.listing import StreamsChangeList
 from streams.admin.verbs import rehearse
 from streams.conf import MOST, database
 from streams.consume.blocked import blockades
-from streams.errors import InvalidRetryPolicy
+from streams.errors import InvalidRate, InvalidRetryPolicy
 from streams.log.standings import standings
 from streams.models import (
     Consumer,
@@ -35,7 +35,7 @@ from streams.models import (
     State,
 )
 from streams.operate.acts.unblock import UNBLOCKING
-from streams.operate.changes import CHANGEABLE, valid_retry_policy
+from streams.operate.changes import CHANGEABLE, valid_rate, valid_retry_policy
 from streams.operate.replay import replays
 
 # In groups: to sort more by their lag takes longer than a page should.
@@ -89,6 +89,12 @@ class GroupForm(StreamsForm):
         except InvalidRetryPolicy as error:
             raise forms.ValidationError(str(error)) from error
 
+    def clean_rate(self) -> str:
+        try:
+            return valid_rate(self.cleaned_data["rate"])
+        except InvalidRate as error:
+            raise forms.ValidationError(str(error)) from error
+
 
 def counted(name: str, description: Any, model: type[Model], **filters: str) -> Column:
     """Return a column with a number of the lag, linked to the rows that it counts."""
@@ -131,6 +137,7 @@ class ConsumerGroupAdmin(StreamsAdmin):
         "rows",
         "replays",
         ("mode", flag("ordered", _("ordered")), flag("by_key", _("by key")), "start"),
+        "rate_now",
     )
     overrides = CHANGEABLE[ConsumerGroup]
     fieldsets = (
@@ -221,6 +228,11 @@ class ConsumerGroupAdmin(StreamsAdmin):
         models = (Cursor, Consumer, Delivery, RetryMessage, HeldKey, DeadMessage)
         links = ((list_url(m, group=row.pk), m._meta.verbose_name_plural) for m in models)
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
+
+    @admin.display(description=_("rate in force"))
+    def rate_now(self, row: Any) -> str:
+        """Return how many of its messages may begin in a time, in all its processes."""
+        return row.rate_in_force or figures.UNKNOWN
 
     @admin.display(description=_("replays"))
     def replays(self, row: Any) -> Any:

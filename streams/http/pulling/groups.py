@@ -13,6 +13,7 @@ from django.db import Error
 
 from streams.conf import FRESH_SECONDS, longest_name
 from streams.consume.limits import Limits, limits
+from streams.consume.rate import Rate
 from streams.consume.registry import Order, Registration, find, registration_of
 from streams.consume.subscription import start_missing, subscribe
 from streams.database.remembered import Forgettable, Fresh
@@ -43,10 +44,11 @@ class PulledGroup:
     using: str
     fresh_until: float
     locks: CursorLocks = field(default_factory=CursorLocks)  # of all threads of the process
+    held_until: float = 0.0  # of the monotonic clock: its rate lets nothing be handed out before
     _idle: list[Turns] = field(default_factory=list)
 
     @contextmanager
-    def turns(self, client: str, token: str) -> Iterator[Turns]:
+    def turns(self, client: str, token: str, rate: Rate | None) -> Iterator[Turns]:
         """Give the block a Claimer of its own, for deliveries of ``client`` with ``token``."""
         try:
             turns = self._idle.pop()
@@ -54,6 +56,8 @@ class PulledGroup:
             turns = Turns(Claimer(self.group, client, THREAD, self.using, locks=self.locks))
         turns.claimer.client_id, turns.claimer.group = client, self.group
         turns.claimer.token = token
+        # What is handed out begins at once.
+        turns.claimer.starts.rate, turns.claimer.starts.ahead = rate, 0.0
         try:
             yield turns
         finally:
@@ -114,6 +118,7 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         made = PulledGroup(group, registration_of(topic, name), found, using, until)
         if known is not None and same:
             made._idle, made.locks = known._idle, known.locks
+            made.held_until = known.held_until
         if not in_test_case(using):
             _known[key] = made
         return made

@@ -91,8 +91,11 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     keep_while_holding(asked.client, group, asked.hold)
     out: list[Handed] = []
     try:
-        with group.turns(asked.client, asked.token) as turns:
-            leaves_more = _claim_all(group, turns, limits, asked, out)
+        with group.turns(asked.client, asked.token, limits.rate) as turns:
+            leaves_more = turns.claimer.starts.look() and _claim_all(
+                *(group, turns, limits, asked, out)
+            )
+            group.held_until = turns.claimer.starts.held_until
         return Found(_with_deadlines(out, group, asked), leaves_more)
     except HoldsAlone:
         # Hardly any client does, so it is asked with the deadlines. Who does is asked first from

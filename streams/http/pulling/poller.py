@@ -113,7 +113,8 @@ class PullPoller(threading.Thread):
             self._woken = False
         groups = [group.group.pk for group in self._waiting.groups()]
         look = self._poller.look(groups)
-        return self._poller.pause(look, woken=self._wake(look))
+        pause = self._poller.pause(look, woken=self._wake(look))
+        return min([pause, *self._held_for()])
 
     def maintain(self) -> float:
         """Do what is due beside the looks. It is done after them, so that no wake-up waits."""
@@ -145,11 +146,21 @@ class PullPoller(threading.Thread):
                 woken.append(self._waiting.wake_group(group.group.pk, news=news))
         return any([*woken, self._waiting.wake_readers(reached.items())])
 
+    def _held_for(self) -> list[float]:
+        """Return for how many seconds the rates of the groups hold back what requests wait for."""
+        now = time.monotonic()
+        ends = [group.held_until - now for group in self._waiting.groups()]
+        return [seconds for seconds in ends if seconds > 0]
+
     def _open(self, group: PulledGroup) -> bool:
-        """Tell whether anything may be handed out: the group is not paused, its topic readable."""
+        """Tell whether anything may be handed out.
+
+        The group is not paused, its topic is readable, and its rate lets something begin.
+        """
         place = group.group
         try:
-            return pulled(place.topic.name, place.name, self._using).limits is not None
+            now = pulled(place.topic.name, place.name, self._using)
+            return now.limits is not None and time.monotonic() >= now.held_until
         except StreamsError:
             return True  # the group is gone: tell who waits for it
 

@@ -31,12 +31,13 @@ LISTED_AT_MOST = 50
 
 
 class GroupChanges(Request):
-    """The overrides to change; null, or an empty policy, removes one."""
+    """The overrides to change; null, or an empty text, removes one."""
 
     max_retries: int | None = None
     retry_policy: str | None = None
     consume_timeout: int | None = None
     batch: int | None = None
+    rate: str | None = None
 
 
 @router.get("/groups", response=PageOfAll[GroupInList])
@@ -73,8 +74,9 @@ def change_group(request: ApiRequest, topic: str, group: str, changes: GroupChan
     """Change the overrides that are given. Consumers use them within five seconds."""
     row = group_named(topic, group, database())
     given = changes.model_dump(exclude_unset=True)
-    if "retry_policy" in given:
-        given["retry_policy"] = given["retry_policy"] or ""
+    for name in ("retry_policy", "rate"):
+        if name in given:
+            given[name] = given[name] or ""
     note_changes(request.auth, row, change(row, given, database(), who(request.auth)))
     return state(row)
 

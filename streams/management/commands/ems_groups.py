@@ -21,7 +21,9 @@ COLUMNS = (
     *("group", "topic", "mode", "state", "trouble", "consumers"),
     *("behind", "clear_seconds", "open", "retries", "dead", "age_seconds"),
 )
-# Of the message that has blocked an ordered group the longest. A table without any leaves them out.
+# Of groups with a rate; of the message that has blocked an ordered group the longest. A table
+# without any leaves them out.
+OF_RATED = ("rate",)
 OF_BLOCKED = ("blocked_by", "attempt", "next_attempt", "error")
 LAG = "lag"  # how operators call the column behind
 
@@ -34,7 +36,7 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         "consumers": "the processes that serve a group",
         "deliveries": "the newest deliveries: what was claimed, and how it ended",
         "retries": "what waits for its next attempt, the next due first",
-        "set": "override retries, timeout or batch of the code",
+        "set": "override retries, timeout, batch or rate of the code",
         "pause": "claim nothing more; calls that run are finished",
         "resume": "go on claiming",
         "reset": "go on from another place in the log",
@@ -83,13 +85,14 @@ class Command(ActVerbs, RehearseVerb, RowVerbs, ChangeVerb):
         found = standings(groups, self.using)
         # The lists of several databases are one table.
         is_whole = blocked or options.get("all_databases")
+        has_rates = any(one.rate_in_force for one in groups) or options.get("all_databases")
         self.show_nouns(
             (
                 _blocked(one, blocked.get(one.lag.group.pk))
                 for one in sorted(found, key=lambda one: one.order)
                 if state in (None, one.condition.value)
             ),
-            COLUMNS + (OF_BLOCKED if is_whole else ()),
+            COLUMNS + (OF_RATED if has_rates else ()) + (OF_BLOCKED if is_whole else ()),
             sort="behind" if sort == LAG else sort,
         )
 

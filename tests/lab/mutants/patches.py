@@ -19,6 +19,7 @@ from tests.lab.mutants.moves import MOVED
 from tests.lab.mutants.mutant import Mutant
 from tests.lab.mutants.pulls import PULLS
 from tests.lab.mutants.races import RACES
+from tests.lab.mutants.rates import STARTS_AT_A_RATE
 from tests.lab.mutants.readers import READERS
 from tests.lab.mutants.relays import RELAYS
 from tests.lab.mutants.resident import RESIDENT
@@ -1342,5 +1343,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
-    *(*RELAYS, *HELD_KEYS, *CELERY),
+    *(*RELAYS, *HELD_KEYS, *CELERY, *STARTS_AT_A_RATE),
 ]
