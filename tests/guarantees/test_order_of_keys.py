@@ -151,6 +151,7 @@ class Story:
         self.keys |= {
             (number, offset): key
             for number, offset, key in log.values_list("partition__number", "offset", "key")
+            if offset is not None
         }
 
     def consume(self) -> None:
