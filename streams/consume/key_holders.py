@@ -32,7 +32,8 @@ class KeyHolder:
 
     @property
     def age(self) -> timedelta:
-        return self.as_of - self.held.held_at
+        age: timedelta = self.as_of - self.held.held_at
+        return age
 
     @property
     def is_running(self) -> bool:
@@ -47,7 +48,7 @@ class KeyHolder:
     @property
     def attempt(self) -> int | None:
         """Return the attempt that runs, or comes next."""
-        return self.head and self.head.attempt
+        return self.head.attempt if self.head else None
 
     @property
     def due_at(self) -> datetime | None:

@@ -323,8 +323,8 @@ class Claimer:
         end = self.starts.cut(start, min(last, start + (size if attempt == 1 else 1)))
         parked = None
         if has_held_keys and end > start:
-            names = ["id", "partition_id", "next_offset", "attempt"]
-            values = [cursor_id, partition.pk, start, attempt]
+            names = ["id", "partition_id", "next_offset", "attempt", "alone"]
+            values = [cursor_id, partition.pk, start, attempt, bool(alone)]
             cursor = Cursor.from_db(self.using, names, values)
             end, parked = held_back(self.group, cursor, end, self.using)
         if end == start:

@@ -43,7 +43,8 @@ def held_back(group: ConsumerGroup, cursor: Cursor, end: int, using: str) -> Cla
     if waiting and len(waiting) > (left := room(group, using)):
         end = waiting[left]
         if end == start:
-            cursor.return_to(start, cursor.attempt, FULL_WAIT, error=TOO_MANY)
+            attempt, alone = cursor.attempt, cursor.alone
+            cursor.return_to(start, attempt, FULL_WAIT, alone=alone, error=TOO_MANY)
         waiting = waiting[:left]
     parked: dict[str, list[int]] = {}
     for at in waiting:

@@ -58,7 +58,7 @@ def due_in() -> list[float]:
     """In how many seconds each waiting retry is due."""
     now = database_now("default")
     rows = RetryMessage.objects.filter(delivery=None).values_list("due_at", flat=True)
-    return [(due_at - now).total_seconds() for due_at in rows]
+    return [(due_at - now).total_seconds() for due_at in rows if due_at]
 
 
 def test_what_a_process_died_with_comes_back_at_once() -> None:

@@ -45,6 +45,7 @@ from streams.models import (
     Cursor,
     DeadMessage,
     DedupKey,
+    HeldKey,
     LetterEdit,
     Message,
     Move,
@@ -539,6 +540,30 @@ def test_waiting_retries_are_taken_along_and_handled_once():
     retries.update(due_at=UtcNow())
     consume_on(THERE)
     assert sorted(seen) == [("orders", 0, n, n, 2) for n in range(5)]
+    assert audits() == []
+
+
+def test_held_keys_are_taken_along_and_each_goes_on_in_its_order():
+    seen = []
+    failing = [True]
+
+    @consumer("orders", group="mail", ordered="key")
+    def mail(message):
+        if failing[0]:
+            raise ValueError
+        seen.append((message.key, message.body))
+
+    send_many([Outgoing("orders", n, key=key) for n, key in enumerate("aaba")])
+    drain()
+    move(with_retries=True)
+    assert not HeldKey.objects.exists()
+    held = HeldKey.objects.using(THERE).values_list("key", "head_offset")
+    assert sorted(held) == [("a", 0), ("b", 2)]
+    failing[0] = False
+    RetryMessage.objects.using(THERE).exclude(due_at=None).update(due_at=UtcNow())
+    consume_on(THERE)
+    assert [body for key, body in seen if key == "a"] == [0, 1, 3]
+    assert not HeldKey.objects.using(THERE).exists()
     assert audits() == []
 
 

@@ -42,6 +42,7 @@ from streams.testing import advance
 from tests.consuming import LONG_AFTER, MINUTE, Process
 from tests.faults import Guillotine
 from tests.hostapp.models import Handled
+from tests.processes import Spawn, wait_for
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -151,6 +152,7 @@ class Story:
         self.keys |= {
             (number, offset): key
             for number, offset, key in log.values_list("partition__number", "offset", "key")
+            if offset is not None
         }
 
     def consume(self) -> None:
@@ -241,4 +243,48 @@ def test_each_key_is_handled_in_the_order_of_its_offsets(
     assert not DeadMessage.objects.waiting().exists()
     assert not Delivery.objects.open().exists()
     assert not Cursor.objects.exclude(open_delivery=None).exists()
+    assert audit("default") == []
+
+
+CONSUMER = """
+from django.core.management import call_command
+from streams import Retry, consumer
+from tests.guarantees.test_order_of_keys import BEGUN, DONE, note
+
+@consumer("orders", group="work", ordered="key", start="earliest", max_retries=1000)
+def handle(message):
+    note(message, BEGUN)
+    if message.attempt <= message.body % 3:
+        raise Retry(delay=0.05)
+    note(message, DONE)
+
+call_command("ems_consume", "--group", "work")
+"""
+
+
+@pytest.mark.mysql
+def test_with_processes_side_by_side_that_are_killed_each_key_is_handled_in_order(
+    spawn: Spawn,
+) -> None:
+    """They claim new messages and retries at once, and are killed at whatever they do."""
+    chance = random.Random(5)  # noqa: S311
+    story = Story(chance, "work", seen=True)
+    Topic.objects.create(name="orders")
+    grow(Topic.objects.get(), 2, "default")
+    while story.sent < 200:
+        story.send()
+    done = Handled.objects.filter(value=DONE).values("partition", "offset").distinct()
+    children = [spawn(CONSUMER) for _ in range(2)]
+    for number in range(1, 6):
+        wait_for(lambda least=30 * number: done.count() >= least, "calls")  # type: ignore[misc]
+        victim = chance.randrange(2)
+        children[victim].kill()
+        children[victim] = spawn(CONSUMER)
+    wait_for(lambda: done.count() == story.sent, "the rest", 120)
+    wait_for(lambda: not RetryMessage.objects.exists(), "the end of the last calls", 60)
+    for child in children:
+        child.terminate()
+        child.wait()
+    assert_in_order(story, in_place=False)
+    assert not HeldKey.objects.exists()
     assert audit("default") == []

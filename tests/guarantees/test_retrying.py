@@ -113,7 +113,7 @@ def test_messages_that_fail_together_do_not_come_back_together():
     fail_with(ValueError())
     send_many([Outgoing("orders", n) for n in range(10)])
     drain("mail")
-    due = sorted(RetryMessage.objects.values_list("due_at", flat=True))
+    due = sorted(at for at in RetryMessage.objects.values_list("due_at", flat=True) if at)
     assert due[-1] - due[0] > 0.1 * SECOND
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from django.db import OperationalError, connections
 
-from streams import consumer, send
+from streams import Outgoing, consumer, send, send_many
 from streams.consume.outcome import notices
 from streams.consume.outcome.settle import settle
 from streams.database import remembered
@@ -27,6 +27,7 @@ from streams.models import (
     Cursor,
     DeadMessage,
     Delivery,
+    HeldKey,
     Message,
     Partition,
     RetryMessage,
@@ -478,6 +479,28 @@ def test_an_ordered_group_ends_at_its_first_failure(api: Api) -> None:
     assert (offsets(again), again["attempt"]) == ([1], 2)
     ack(api, again["receipt"], 1)
     assert offsets(pulled(api)[0]) == [2, 3]
+
+
+def test_in_a_group_by_key_results_behind_a_failure_of_their_key_do_not_count(api: Api) -> None:
+    made(api, ordered="key")
+    send_many([Outgoing("orders", n, key=key) for n, key in enumerate("abaac")])
+    sequence("default")
+    (delivery,) = pulled(api)
+    failed = {"offset": 0, "outcome": "retry", "delay": 60}
+    assert ack(api, delivery["receipt"], failed, 1, 2).json() == {"open": 0, "progress": 3}
+    # What was not named is given back; of it, 3 waits for its key.
+    (rest,) = pulled(api)
+    assert offsets(rest) == [4]
+    assert ack(api, rest["receipt"], 4).json()["open"] == 0
+    assert pulled(api) == []
+    assert list(HeldKey.objects.values_list("key", "head_offset")) == [("a", 0)]
+    for offset in (0, 2, 3):
+        RetryMessage.objects.exclude(due_at=None).update(due_at=UtcNow())
+        (again,) = pulled(api)
+        assert offsets(again) == [offset]
+        ack(api, again["receipt"], offset)
+    assert pulled(api) == []
+    assert not HeldKey.objects.exists()
 
 
 def test_in_an_ordered_group_what_failed_before_is_handed_out_by_itself(

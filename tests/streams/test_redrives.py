@@ -76,7 +76,8 @@ def test_as_many_are_redriven_as_the_rate_allows_one_after_the_other(group):
     assert step(row).done == 0  # no time has passed
     later(2.6)
     assert (step(row).done, row.left) == (5, 7)
-    due = list(RetryMessage.objects.order_by("offset").values_list("due_at", flat=True))
+    rows = RetryMessage.objects.order_by("offset").values_list("due_at", flat=True)
+    due = [at for at in rows if at]
     assert len(due) == 5
     assert {round((b - a).total_seconds(), 1) for a, b in pairwise(due)} == {0.5}
     assert step(row).done == 5

@@ -37,7 +37,8 @@ def with_holders(keys: Any) -> list[Any]:
 
 @column(_("message"))
 def message(row: Any) -> str:
-    return messages(row.holder.head) if row.holder.head else row.holder.place
+    holder: KeyHolder = row.holder
+    return messages(holder.head) if holder.head else holder.place
 
 
 @column(_("state"))
@@ -68,7 +69,8 @@ def behind(row: Any) -> str:
 
 @column(_("last error"))
 def error(row: Any) -> str:
-    return row.holder.error
+    holder: KeyHolder = row.holder
+    return holder.error
 
 
 @admin.register(HeldKey)

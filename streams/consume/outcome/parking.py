@@ -67,7 +67,7 @@ def wait_in_order(place: GroupPartition, rows: Iterable[Again], using: str) -> N
     for start in range(0, len(offsets), CHUNK):
         chunk = offsets[start : start + CHUNK]
         log = Message.objects.using(using).filter(partition=place.partition, offset__in=chunk)
-        keys = dict(log.exclude(key=None).values_list("offset", "key"))
+        keys: dict[int, str] = dict(log.exclude(key=None).values_list("offset", "key"))  # type: ignore[arg-type]
         wait(
             place,
             [KeyedRow(again[at], key, key_hash(key)) for at, key in sorted(keys.items())],

@@ -369,9 +369,9 @@ def write_failures(
 def _lock_key(delivery: Delivery) -> tuple[GroupPartition, int, LockedKey] | None:
     """Lock the key that the message of a retry holds; return None if it holds none."""
     place = GroupPartition(delivery.group_id, delivery.partition_id)
-    for key in _own_retry(delivery).exclude(key_hash=None).values_list("key_hash", flat=True):
-        for locked in lock(place, [key], delivery.using).values():
-            if locked.head == delivery.first_offset:
+    for key in _own_retry(delivery).values_list("key_hash", flat=True):
+        for locked in lock(place, [key] if key is not None else [], delivery.using).values():
+            if key is not None and locked.head == delivery.first_offset:
                 return place, key, locked
     return None
 

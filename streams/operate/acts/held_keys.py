@@ -127,7 +127,7 @@ class RetryKeyNow(_OfHeldKey):
                     consent(now)
                     found.append(now)
                 head = now.holder.head
-                rows = RetryMessage.objects.using(using).filter(pk=head and head.pk)
+                rows = RetryMessage.objects.using(using).filter(pk=head.pk if head else 0)
                 if not rows.filter(delivery=None).update(due_at=UtcNow()):
                     raise AttemptRunning
 
