@@ -264,6 +264,9 @@ class Reject(Exception):
     The message becomes a dead letter at once.
     """
 
+    # Whether the dead letter shows the error from which this one was raised.
+    shows_cause = False
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
 

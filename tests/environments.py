@@ -43,8 +43,8 @@ WITHOUT_BEAT = {"6.1"}
 # The first version of what the extra "spark" allows.
 OLDEST_PYSPARK = "4.1.0"
 
-FULL = "mysql,redis,celery,spark,metrics,otel,api,demo,dev,browser"
-LIGHT = "redis,celery,metrics,otel,api,demo,dev"
+FULL = "mysql,redis,celery,tasks,spark,metrics,otel,api,demo,dev,browser"
+LIGHT = "redis,celery,tasks,metrics,otel,api,demo,dev"
 
 
 # What EMS is compared with: make peers.

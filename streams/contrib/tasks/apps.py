@@ -1,0 +1,28 @@
+"""Configures the Django app of the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class TasksConfig(AppConfig):
+    name = "streams.contrib.tasks"
+    # The host project may have an app with the label "tasks", and a label can never be changed.
+    label = "ems_tasks"
+    verbose_name = _("Tasks")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from streams.contrib.tasks import buried
+        from streams.signals import message_dead
+
+        message_dead.connect(buried.note, dispatch_uid="ems_tasks")
+
+    def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
+        """Return what the nightly purge deletes of these tables, too."""
+        from streams.contrib.tasks.prune import old_tasks
+
+        return {"tasks": old_tasks}

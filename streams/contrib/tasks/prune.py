@@ -1,0 +1,33 @@
+"""Deletes the rows of tasks that ended some time ago, 500 at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from streams.contrib.tasks.compat import TaskResultStatus
+from streams.contrib.tasks.models import TaskRun
+from streams.database.batches import delete_all
+from streams.models import UtcNow
+
+ENDED = "`status` IN ('SUCCESSFUL', 'FAILED')"
+
+
+def old_tasks(using: str) -> Iterator[int]:
+    """Delete what each backend does not keep; yield how many rows each batch has deleted."""
+    from streams.contrib.tasks.consumers import backends
+
+    for backend in backends():
+        kept = {
+            TaskResultStatus.SUCCESSFUL: backend.known.keep_successful,
+            TaskResultStatus.FAILED: backend.known.keep_failed,
+        }
+        for status, age in kept.items():
+            if age is not None:
+                yield from prune(using, status, age, backend.alias)
+
+
+def prune(using: str, status: str, age: timedelta, backend: str) -> Iterator[int]:
+    # Index: ems_task_ended (status, finished_at).
+    rows = TaskRun.objects.using(using).filter(status=status, finished_at__lt=UtcNow(-age))
+    return delete_all(rows.filter(backend=backend).order_by("finished_at"), using, ENDED)

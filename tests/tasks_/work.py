@@ -1,0 +1,92 @@
+"""Holds the tasks of the tests. Imported once TASKS is set: a task belongs to a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from streams import Reject, Retry
+from streams.contrib.tasks import options
+from streams.contrib.tasks.compat import task
+from tests.hostapp.models import Handled, Order
+
+
+@task
+def add(one: int, two: int) -> int:
+    return one + two
+
+
+@task
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@task
+async def add_slowly(one: int, two: int) -> int:
+    await asyncio.sleep(0)
+    return one + two
+
+
+@task(takes_context=True)
+def tell_attempt(context: Any) -> int:
+    context.metadata["attempt"] = context.attempt
+    context.save_metadata()
+    return int(context.attempt)
+
+
+@task
+def unserialisable() -> Any:
+    return object()
+
+
+@task
+@options(max_attempts=3, backoff=5)
+def fail_until(number: int) -> int:
+    """Fail before its attempt ``number``, as rows of Handled count them."""
+    made = Handled.objects.filter(topic="fail_until").count() + 1
+    Handled.objects.create(group="", topic="fail_until", partition=0, offset=0, value=str(made))
+    if made < number:
+        raise ValueError(f"attempt {made}")
+    return made
+
+
+@task
+@options(max_attempts=3)
+def ask_again() -> None:
+    raise Retry("later", delay=60)
+
+
+@task
+@options(max_attempts=3)
+def refuse() -> None:
+    raise Reject("never")
+
+
+@task
+@options(max_attempts=2, atomic=True, backoff=0)
+def order_once(number: str) -> None:
+    Order.objects.create(number=number)
+
+
+@task
+@options(max_attempts=2)
+def note(value: str) -> None:
+    Handled.objects.create(group="", topic="note", partition=0, offset=0, value=value)
+
+
+@task(takes_context=True)
+@options(max_attempts=3, backoff=0)
+def die_once(context: Any) -> int:
+    if context.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(context.attempt)
+
+
+@task
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+not_a_task = len
