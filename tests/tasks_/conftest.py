@@ -25,13 +25,13 @@ def use_tasks(
 
     def use(**more: Any) -> Any:
         from streams.consume import registry
-        from streams.contrib.tasks import consumers
+        from streams.contrib.tasks import queues
 
         tasks = {"default": {"BACKEND": BACKEND, "QUEUES": ["default", "emails"], **more}}
         settings.TASKS = tasks
         monkeypatch.setenv("EMS_TEST_TASKS", json.dumps(tasks))
         monkeypatch.setattr(registry, "_registered", {})
-        consumers.register()
+        queues.register()
         return import_module("tests.tasks_.work")
 
     return use

@@ -15,7 +15,7 @@ ENDED = "`status` IN ('SUCCESSFUL', 'FAILED')"
 
 def old_tasks(using: str) -> Iterator[int]:
     """Delete what each backend does not keep; yield how many rows each batch has deleted."""
-    from streams.contrib.tasks.consumers import backends
+    from streams.contrib.tasks.queues import backends
 
     for backend in backends():
         kept = {
