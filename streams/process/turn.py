@@ -25,7 +25,10 @@ class Turn:
         self._feed = feed
         client = runtime.client.client_id
         claimer = Claimer(
-            feed.group, client, thread, runtime.using, pace=feed.pace, locks=feed.locks
+            *(feed.group, client, thread, runtime.using),
+            pace=feed.pace,
+            locks=feed.locks,
+            rank=feed.registration.rank,
         )
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)

@@ -203,10 +203,10 @@ def test_metadata_goes_along_and_is_written_by_the_task(work: Any) -> None:
 
 def test_what_is_no_task_is_refused(work: Any) -> None:
     from streams import send
-    from streams.contrib.tasks.envelope import headers_of, new_nonce
+    from streams.contrib.tasks.envelope import headers_of
 
     send("tasks.default", {"args": [], "kwargs": {}})
-    headers = headers_of(work.add, new_nonce(), timezone.now())
+    headers = headers_of(work.add, timezone.now())
     content: dict[str, Any] = {"args": [], "kwargs": {}}
     send("tasks.default", content, headers={**headers, "task": "tests.tasks_.work.not_a_task"})
     send("tasks.default", content, headers={**headers, "task": "os.system"})

@@ -90,3 +90,30 @@ def die() -> None:
 
 
 not_a_task = len
+
+
+@task
+@options(unique="args", unique_until="finish", max_attempts=2, backoff=0)
+def sync(account: int, *, wrong: bool = False) -> int:
+    note.func(f"sync {account}")
+    if wrong:
+        raise ValueError("wrong")
+    return account
+
+
+@task
+@options(unique="args", unique_for=600)
+def once_in_a_window(account: int) -> None:
+    note.func(f"window {account}")
+
+
+def account_of(account: int, **more: object) -> int:
+    return account
+
+
+@task
+@options(unique=account_of, unique_until="start")
+def refresh(account: int, *, depth: int = 0) -> None:
+    if depth:
+        refresh.enqueue(account)
+    note.func(f"refresh {account} {depth}")

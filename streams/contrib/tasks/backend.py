@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
 
-from streams import send
+from streams import Outgoing, SendResult, send, send_many
 from streams.conf import longest_name
-from streams.contrib.tasks import task_options
+from streams.contrib.tasks import task_options, unique
 from streams.contrib.tasks.compat import (
     BaseTaskBackend,
     InvalidTaskError,
@@ -17,18 +18,14 @@ from streams.contrib.tasks.compat import (
     TaskResultStatus,
     task_enqueued,
 )
-from streams.contrib.tasks.envelope import (
-    Envelope,
-    NotATask,
-    as_instant,
-    headers_of,
-    new_nonce,
-    result_id,
-)
+from streams.contrib.tasks.envelope import as_instant, headers_of, result_id
+from streams.contrib.tasks.lanes import lane
+from streams.contrib.tasks.messages import found_by_message, of_message
 from streams.contrib.tasks.names import MAX_BACKEND, MAX_PATH, MAX_QUEUE, tag_of, topic_of
 from streams.contrib.tasks.result import EmsTaskResult, of_run, renew, waiting
 from streams.contrib.tasks.settings import TaskSettings
-from streams.models import Message
+from streams.database.elsewhere import elsewhere
+from streams.database.transactions import sees_the_past
 from streams.sharding import alias_of, aliases
 
 
@@ -57,19 +54,82 @@ class EmsBackend(BaseTaskBackend):
                 raise InvalidTaskError(f"The {what} of a task has at most {most} characters.")
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EmsTaskResult:
-        """Send the task, as part of the transaction that is open, or at once."""
-        self.validate_task(task)
-        result, nonce = self._new(task, args, kwargs), new_nonce()
+        """Send the task, as part of the transaction that is open, or at once.
+
+        If it is unique and was enqueued before, the result is that of the first one, and says so.
+        """
+        result, message = self._prepared(task, args, kwargs)
         sent = send(
-            topic_of(task.queue_name),
+            message.topic,
+            message.body,
+            tag=message.tag,
+            headers=message.headers,
+            deliver_at=message.deliver_at,
+            partition=message.partition,
+            dedup_key=message.dedup_key,
+            dedup_window=message.dedup_window,
+        )
+        return self._enqueued(result, message, sent)
+
+    def enqueue_many(
+        self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> list[EmsTaskResult]:
+        """Send a task many times, all or none, with few statements; return the results in order.
+
+        ``calls`` has the positional and the named arguments of each.
+        """
+        return self.send_all([(task, args, kwargs) for args, kwargs in calls])
+
+    def send_all(
+        self, calls: Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]], **headers: str
+    ) -> list[EmsTaskResult]:
+        """Send several tasks, all or none; each message has ``headers``, too."""
+        prepared = [self._prepared(task, args, more, **headers) for task, args, more in calls]
+        sent = send_many([message for _result, message in prepared])
+        return [
+            self._enqueued(result, message, one)
+            for (result, message), one in zip(prepared, sent, strict=True)
+        ]
+
+    def _prepared(
+        self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **headers: str
+    ) -> tuple[EmsTaskResult, Outgoing]:
+        self.validate_task(task)
+        result = self._new(task, args, kwargs)
+        topic = topic_of(task.queue_name)
+        key = unique.key_of(task, result.args, result.kwargs)
+        if key is not None:
+            headers["unique"] = unique.until_of(task)
+        return result, Outgoing(
+            topic,
             {"args": result.args, "kwargs": result.kwargs},
             tag=tag_of(task.module_path),
-            headers=headers_of(task, nonce, result.enqueued_at or timezone.now()),
+            headers={**headers_of(task, result.enqueued_at or timezone.now()), **headers},
             deliver_at=None if task.run_after is None else as_instant(task.run_after),
+            partition=lane(topic, task.priority, alias_of(topic)),
+            dedup_key=key,
+            dedup_window=None if key is None else unique.window_of(task),
         )
-        renew(result, id=result_id(sent.message_id, nonce))
+
+    def _enqueued(
+        self, result: EmsTaskResult, message: Outgoing, sent: SendResult
+    ) -> EmsTaskResult:
+        if sent.duplicate:
+            return self._first(result, sent)
+        headers = message.headers or {}
+        renew(result, id=result_id(sent.message_id, headers["id"]))
         task_enqueued.send(type(self), task_result=result)
         return result
+
+    def _first(self, result: EmsTaskResult, sent: SendResult) -> EmsTaskResult:
+        """Return the result of the task that was enqueued before, as far as it is still known."""
+        using = alias_of(sent.topic)
+        find = partial(found_by_message, sent.message_id, sent.topic, using)
+        first = elsewhere(using, find) if sees_the_past(using) else find()
+        # Of a task that has ended and is deleted, with a window that is longer than that.
+        first = first or result
+        renew(first, duplicate=True)
+        return first
 
     def _new(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EmsTaskResult:
         return EmsTaskResult(
@@ -108,20 +168,5 @@ class EmsBackend(BaseTaskBackend):
         number = wanted.partition(".")[0]
         if not number.isdecimal() or len(number) > 18:
             return None
-        rows = Message.objects.using(using).select_related("partition__topic")
-        message = rows.filter(pk=int(number)).first()
-        if message is None:
-            return None
-        topic = message.partition.topic.name
-        body = message.readable_body()
-        try:
-            envelope = Envelope.of(message.pk, topic, message.headers or {}, decoded(message, body))
-        except NotATask:
-            return None
-        return waiting(envelope) if envelope.result_id == wanted else None
-
-
-def decoded(message: Message, body: bytes | None) -> Any:
-    from streams.body import decode
-
-    return None if body is None else decode(body, message.body_type)
+        envelope = of_message(int(number), using)
+        return waiting(envelope) if envelope and envelope.result_id == wanted else None

@@ -51,6 +51,8 @@ class Envelope:
     run_after: datetime | None
     enqueued_at: datetime
     metadata: dict[str, Any]
+    unique: str = ""  # until when it is
+    batch: int | None = None
 
     @classmethod
     def of(cls, message_id: int, topic: str, headers: Mapping[str, str], body: Any) -> Envelope:
@@ -69,6 +71,8 @@ class Envelope:
                 run_after=as_instant(datetime.fromisoformat(after)) if after else None,
                 enqueued_at=as_instant(datetime.fromisoformat(headers["at"])),
                 metadata=json.loads(headers.get("metadata", "{}")),
+                unique=headers.get("unique", ""),
+                batch=int(headers["batch"]) if "batch" in headers else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise NotATask from error
@@ -95,11 +99,11 @@ def imported(path: str) -> Any:
     return task
 
 
-def headers_of(task: Any, nonce: str, enqueued_at: datetime) -> dict[str, str]:
+def headers_of(task: Any, enqueued_at: datetime) -> dict[str, str]:
     found = {
         "task": task.module_path,
         "backend": task.backend,
-        "id": nonce,
+        "id": new_nonce(),
         "at": as_instant(enqueued_at).isoformat(),
     }
     if task.priority:

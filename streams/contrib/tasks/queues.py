@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams import consumer
+from streams.consume.registry import ranked
 from streams.contrib.tasks.backend import EmsBackend
 from streams.contrib.tasks.compat import DEFAULT_TASK_QUEUE_NAME, task_backends
+from streams.contrib.tasks.lanes import rank_of
 from streams.contrib.tasks.names import GROUP, topic_of
 from streams.contrib.tasks.work import run_task
 
@@ -34,3 +36,4 @@ def register() -> None:
                 consume_timeout=backend.known.for_queue("timeout", queue),
                 max_retries=NO_LIMIT,
             )(run_task)
+            ranked(topic_of(queue), GROUP, rank_of)

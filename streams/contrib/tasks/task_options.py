@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # EMS["RETRY_DELAYS"], or a function (exception, task_result) that returns one of the first three.
 Backoff = Any
 LADDER = "ladder"
+# Until when a unique task may not be enqueued again.
+UNTIL_WINDOW, UNTIL_START, UNTIL_FINISH = "window", "start", "finish"
 
 _GIVEN = "ems_options"
 
@@ -28,6 +30,10 @@ class EmsTask(Task):  # type: ignore[type-arg]  # generic only in the backport
     max_attempts: int | None = None
     backoff: Backoff = field(default=..., hash=False)
     atomic: bool | None = None
+    # "task", "args", or a function of the arguments that returns a text.
+    unique: Any = None
+    unique_for: float | timedelta | None = None
+    unique_until: str | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +77,17 @@ def validate(task: Any) -> None:
         )
     if not isinstance(getattr(task, "atomic", None), bool | None):
         raise InvalidTaskError("atomic must be True or False.")
+    unique = getattr(task, "unique", None)
+    if not (unique in (None, "task", "args") or callable(unique)):
+        raise InvalidTaskError("unique must be 'task', 'args' or a function of the arguments.")
+    until = getattr(task, "unique_until", None)
+    if until not in (None, UNTIL_WINDOW, UNTIL_START, UNTIL_FINISH):
+        raise InvalidTaskError("unique_until must be 'window', 'start' or 'finish'.")
+    given = getattr(task, "unique_for", None)
+    if given is not None and not (_is_delay(given) and given):
+        raise InvalidTaskError("unique_for must be seconds, or a timedelta, above 0.")
+    if unique is None and not (until is None and given is None):
+        raise InvalidTaskError("unique_for and unique_until are of no use without unique.")
 
 
 def is_backoff(value: Any) -> bool:

@@ -26,7 +26,8 @@ from streams.contrib.tasks.context import EmsTaskContext
 from streams.contrib.tasks.envelope import Envelope, NotATask, shown
 from streams.contrib.tasks.record import Record, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
-from streams.contrib.tasks.task_options import delay_of
+from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
+from streams.contrib.tasks.unique import free
 from streams.errors import LeaseLost, Reject, Retry, describe
 from streams.sharding import alias_of
 
@@ -72,11 +73,13 @@ class _Attempt:
         record = self._record
         if not record.insert():
             if self._has_ended():
+                self._free(UNTIL_FINISH)
                 return
             if not record.is_first_of_round and self._is_spent(record.attempts):
                 record.token = record.found_token  # it ends the attempt that died
                 self._fail(ProcessDied())
             record.begin_again()
+        self._free(UNTIL_START)
         self._tell_start()
         if self._unknown is not None:
             self._failed(self._unknown)
@@ -89,7 +92,13 @@ class _Attempt:
         except BaseException as error:  # noqa: BLE001 - whatever a task raises
             self._failed(error)
         else:
+            self._free(UNTIL_FINISH)
             self._tell_end(_return_value=value)
+
+    def _free(self, until: str) -> None:
+        """Let a task like this be enqueued again, if it is unique until now."""
+        if self._envelope.unique == until:
+            free(self._envelope.message_id, self._record.using)
 
     def _has_ended(self) -> bool:
         """Tell whether there is only the delivery left to settle; raise if that is a failure."""
@@ -99,6 +108,7 @@ class _Attempt:
         if record.is_first_of_round and record.attempts:
             return False  # it was redriven or replayed
         if record.status == TaskResultStatus.FAILED and not record.cancelled:
+            self._free(UNTIL_FINISH)
             last = record.errors[-1] if record.errors else {}
             raise TaskFailed(last.get("exception_class_path", ""))
         return True
@@ -141,6 +151,7 @@ class _Attempt:
             self._record.note(error)
             self._show_errors()
         self._record.end(TaskResultStatus.FAILED)
+        self._free(UNTIL_FINISH)
         self._tell_end()
         raise TaskFailed(describe(error)) from error
 
