@@ -8,8 +8,8 @@ import signal
 from typing import Any
 
 from streams import Reject, Retry
-from streams.contrib.tasks import options
-from streams.contrib.tasks.compat import task
+from streams.contrib.tasks import TaskCancelled, options
+from streams.contrib.tasks.compat import task, task_backends
 from tests.hostapp.models import Handled, Order
 
 
@@ -117,3 +117,28 @@ def refresh(account: int, *, depth: int = 0) -> None:
     if depth:
         refresh.enqueue(account)
     note.func(f"refresh {account} {depth}")
+
+
+@task(takes_context=True)
+@options(max_attempts=3, backoff=0)
+def until_cancelled(context: Any) -> None:
+    backend: Any = task_backends["default"]
+    note.func(backend.cancel(context.task_result.id))  # as somebody else does meanwhile
+    if context.cancelled:
+        raise TaskCancelled
+
+
+@task
+def batch_done(batch_id: int) -> None:
+    note.func(f"batch {batch_id} done")
+
+
+@task
+def batch_failed(batch_id: int) -> None:
+    note.func(f"batch {batch_id} failed")
+
+
+@task(takes_context=True)
+@options(max_attempts=5, backoff=0, atomic=True)
+def note_now(context: Any) -> None:
+    note.func(context.task_result.task.run_after.isoformat())

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streams.contrib.tasks.backend import EmsBackend
     from streams.contrib.tasks.task_options import options
+    from streams.contrib.tasks.work import TaskCancelled
 
 _HOME = {
     "EmsBackend": "streams.contrib.tasks.backend",
+    "TaskCancelled": "streams.contrib.tasks.work",
     "options": "streams.contrib.tasks.task_options",
 }
 
-__all__ = ["EmsBackend", "options"]
+__all__ = ["EmsBackend", "TaskCancelled", "options"]
 
 
 def __getattr__(name: str) -> Any:

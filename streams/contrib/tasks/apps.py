@@ -21,6 +21,15 @@ class TasksConfig(AppConfig):
 
         message_dead.connect(buried.note, dispatch_uid="ems_tasks")
 
+    def ems_steps(self) -> dict[str, Callable[[str], object]]:
+        """Return what consumers and beat run every few seconds."""
+        from streams.contrib.tasks import batches, schedules
+
+        return {
+            batches.STEP: batches.end_batches_if_due,
+            schedules.STEP: schedules.enqueue_due_if_due,
+        }
+
     def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
         """Return what the nightly purge deletes of these tables, too."""
         from streams.contrib.tasks.prune import old_tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,8 @@ from django.utils import timezone
 from streams import Outgoing, SendResult, send, send_many
 from streams.conf import longest_name
 from streams.contrib.tasks import task_options, unique
+from streams.contrib.tasks.batches import Batch, batch_of, new_batch
+from streams.contrib.tasks.cancelling import Cancelled, cancel_task
 from streams.contrib.tasks.compat import (
     BaseTaskBackend,
     InvalidTaskError,
@@ -70,6 +73,14 @@ class EmsBackend(BaseTaskBackend):
             dedup_window=message.dedup_window,
         )
         return self._enqueued(result, message, sent)
+
+    def enqueue_keyed(
+        self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], key: str
+    ) -> EmsTaskResult:
+        """Enqueue a task once for ``key``, whatever it says itself of being unique."""
+        result, message = self._prepared(task, args, kwargs)
+        message = replace(message, dedup_key=key, dedup_window=unique.LONGEST)
+        return self._enqueued(result, message, *send_many([message]))
 
     def enqueue_many(
         self, task: Any, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
@@ -148,12 +159,44 @@ class EmsBackend(BaseTaskBackend):
             metadata=dict(getattr(task, "metadata", None) or {}),
         )
 
+    def enqueue_batch(
+        self,
+        calls: Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]],
+        *,
+        on_success: Any = None,
+        on_failure: Any = None,
+    ) -> Batch:
+        """Enqueue several tasks, all or none, and another one when all of them have ended.
+
+        ``calls`` has the task, the positional and the named arguments of each. When all were
+        successful ``on_success`` is enqueued, else ``on_failure``, each with the id of the batch.
+        """
+        return new_batch(self, list(calls), on_success, on_failure)
+
+    def get_batch(self, batch_id: int) -> Batch:
+        """Return how far a batch is; raises TaskResultDoesNotExist."""
+        return batch_of(batch_id, self._batches_on())
+
+    def _batches_on(self) -> str:
+        return self._aliases()[0]
+
     def get_result(self, result_id: str) -> EmsTaskResult:
         """Return the result by its id; raises TaskResultDoesNotExist."""
         for using in self._aliases():
             if found := self._on(using, str(result_id)):
                 return found
         raise TaskResultDoesNotExist(result_id)
+
+    def cancel(self, result_id: str) -> Cancelled:
+        """Cancel a task: "cancelled", "running" (it is told), "finished" or "unknown".
+
+        As part of the transaction that is open, or at once. A task that runs asks by
+        ``context.cancelled``; one that waits does not run any more.
+        """
+        for using in self._aliases():
+            if (said := cancel_task(str(result_id), using)) != "unknown":
+                return said
+        return "unknown"
 
     def _aliases(self) -> Sequence[str]:
         if not self.queues:

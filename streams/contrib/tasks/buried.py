@@ -41,18 +41,10 @@ def note(topic: str, group: str, partition: int, offset: int, using: str, **more
         kind = type(error)
         path = f"{kind.__module__}.{kind.__qualname__}"
         values = {
+            **one.columns,
             **failed,
-            "message_id": one.message_id,
             "partition": partition,
             "offset": offset,
-            "backend": one.backend,
-            "queue": one.queue,
-            "path": one.path,
-            "priority": one.priority,
-            "arguments": one.arguments,
-            "run_after": one.run_after,
-            "enqueued_at": one.enqueued_at,
-            "metadata": one.metadata,
             "errors": [{"exception_class_path": path, "traceback": describe(error)}],
         }
         row = TaskRun.objects.using(using)

@@ -81,6 +81,23 @@ class Envelope:
     def arguments(self) -> dict[str, Any]:
         return {"args": self.args, "kwargs": self.kwargs}
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return what the row of the task has of it."""
+        return {
+            "result_id": self.result_id,
+            "message_id": self.message_id,
+            "backend": self.backend,
+            "queue": self.queue,
+            "path": self.path,
+            "priority": self.priority,
+            "arguments": self.arguments,
+            "run_after": self.run_after,
+            "enqueued_at": self.enqueued_at,
+            "metadata": self.metadata,
+            "batch_id": self.batch,
+        }
+
     def task(self) -> Any:
         """Import the task, as it was enqueued. Raises ImportError and SuspiciousOperation."""
         return imported(self.path).using(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from django.db.models import Exists, OuterRef, Q
+
 from streams.contrib.tasks.compat import TaskResultStatus
-from streams.contrib.tasks.models import TaskRun
+from streams.contrib.tasks.models import TaskBatch, TaskRun
 from streams.database.batches import delete_all
 from streams.models import UtcNow
 
@@ -25,9 +27,18 @@ def old_tasks(using: str) -> Iterator[int]:
         for status, age in kept.items():
             if age is not None:
                 yield from prune(using, status, age, backend.alias)
+        ages = [age for age in kept.values() if age is not None]
+        if len(ages) == len(kept):
+            old = UtcNow(-max(ages))
+            batches = TaskBatch.objects.using(using).filter(backend=backend.alias)
+            ended = batches.filter(finished_at__lt=old).order_by("finished_at")
+            yield from delete_all(ended, using, "`finished_at` IS NOT NULL")
 
 
 def prune(using: str, status: str, age: timedelta, backend: str) -> Iterator[int]:
     # Index: ems_task_ended (status, finished_at).
     rows = TaskRun.objects.using(using).filter(status=status, finished_at__lt=UtcNow(-age))
-    return delete_all(rows.filter(backend=backend).order_by("finished_at"), using, ENDED)
+    # The end of a batch is counted in the rows of its tasks.
+    counted = TaskBatch.objects.using(using).filter(pk=OuterRef("batch"), finished_at=None)
+    rows = rows.filter(Q(batch=None) | ~Exists(counted), backend=backend)
+    return delete_all(rows.order_by("finished_at"), using, ENDED)

@@ -77,6 +77,7 @@ class Record:
             name_prefix() + one.queue,
             one.path,
             one.priority,
+            one.batch,
             as_json(one.arguments),
             to_db(one.run_after) if one.run_after else None,
             to_db(one.enqueued_at),

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
+from streams.conf import longest_name
+from streams.contrib.tasks.cron import Cron, Every
 from streams.contrib.tasks.task_options import LADDER, is_backoff
 from streams.durations import parse_duration
-from streams.errors import InvalidDuration
+from streams.errors import StreamsError
+from streams.rules.names import MAX_NAME, validated_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +30,7 @@ class TaskSettings:
     atomic: bool = False
     keep_successful: timedelta | None = timedelta(days=7)
     keep_failed: timedelta | None = timedelta(days=30)
+    schedules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     queues: frozenset[str] = field(default=frozenset())
 
     @classmethod
@@ -48,7 +54,12 @@ class TaskSettings:
                 raise ValueError("backoff must be seconds, a timedelta, None, 'ladder' or a path")
             if not isinstance(values.get("atomic", False), bool):
                 raise ValueError("atomic must be True or False")
-        except (ValueError, InvalidDuration) as error:
+            given_schedules = values.get("schedules", {})
+            values["schedules"] = {
+                validated_name(name, "schedule", longest_name(MAX_NAME)): _schedule(name, one)
+                for name, one in given_schedules.items()
+            }
+        except (ValueError, StreamsError) as error:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]['OPTIONS']: {error}.") from error
         return cls(**values, queues=frozenset(queues))
 
@@ -56,6 +67,27 @@ class TaskSettings:
         """Return ``timeout`` or ``threads`` of a queue; None leaves it to the run-time settings."""
         value = getattr(self, name)
         return value.get(queue) if isinstance(value, Mapping) else value
+
+
+def _schedule(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a schedule: task, cron or every, and maybe args, kwargs and timezone."""
+    known = {"task", "cron", "every", "timezone", "args", "kwargs"}
+    if unknown := sorted(given.keys() - known):
+        raise ValueError(f"the schedule {name} has {unknown[0]!r}, which is unknown")
+    if "task" not in given or ("cron" in given) == ("every" in given):
+        raise ValueError(f"the schedule {name} needs task, and either cron or every")
+    found = {"path": given["task"], "args": list(given.get("args", ()))}
+    found["kwargs"] = dict(given.get("kwargs", {}))
+    if "every" in given:
+        period = _duration(given["every"])
+        if not period or period < timedelta(seconds=1):
+            raise ValueError(f"the schedule {name} has every= below a second")
+        return {**found, "when": Every(period)}
+    try:
+        zone = ZoneInfo(given.get("timezone") or django_settings.TIME_ZONE)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"the schedule {name} has an unknown time zone") from error
+    return {**found, "when": Cron.parse(given["cron"], zone)}
 
 
 def _duration(value: Any) -> timedelta | None:

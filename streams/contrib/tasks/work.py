@@ -83,6 +83,7 @@ class _Attempt:
         self._tell_start()
         if self._unknown is not None:
             self._failed(self._unknown)
+            return
         try:
             value = self._run()
         except KeyboardInterrupt:
@@ -134,6 +135,11 @@ class _Attempt:
         record = self._record
         record.note(error)
         self._show_errors()
+        if isinstance(error, TaskCancelled):  # it was wanted: nobody has to look after it
+            record.end(TaskResultStatus.FAILED)
+            self._free(UNTIL_FINISH)
+            self._tell_end()
+            return
         delay = None if isinstance(error, Reject) or self._is_spent() else self._delay(error)
         if delay is None:
             self._fail(error, noted=True)

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.names import MAX_BACKEND, MAX_ID, MAX_PATH, MAX_QUEUE
-from streams.models.fields import NameField, TopicOrGroupField, UtcDateTimeField
+from streams.models.fields import LooseForeignKey, NameField, TopicOrGroupField, UtcDateTimeField
 from streams.models.namespaces import own
 
 
@@ -39,6 +39,7 @@ class TaskRun(models.Model):
     queue = TopicOrGroupField(_("queue"), max_length=MAX_QUEUE)
     path = NameField(_("task"), max_length=MAX_PATH)
     priority = models.SmallIntegerField(_("priority"), default=0)
+    batch = LooseForeignKey("ems_tasks.TaskBatch", verbose_name=_("batch"), null=True)
     arguments = models.JSONField(_("arguments"), encoder=DjangoJSONEncoder)
     run_after = UtcDateTimeField(_("run after"), null=True)
     status = models.CharField(_("status"), max_length=10, choices=TaskResultStatus.choices)
@@ -70,6 +71,7 @@ class TaskRun(models.Model):
             models.Index(fields=["queue", "status", "enqueued_at"], name="ems_task_queue"),
             models.Index(fields=["path", "status"], name="ems_task_path"),
             models.Index(fields=["message_id"], name="ems_task_message"),
+            models.Index(fields=["batch", "status"], name="ems_task_of_batch"),
         )
 
     def __str__(self) -> str:
