@@ -34,7 +34,7 @@ def backend() -> Any:
 
 
 def two(work: Any, last: Any = None, **follows: Any) -> Any:
-    calls = [(work.add, [1, 1], {}), last or (work.add, [2, 2], {})]
+    calls: list[Any] = [(work.add, [1, 1], {}), last or (work.add, [2, 2], {})]
     return backend().enqueue_batch(
         calls, on_success=work.batch_done, on_failure=work.batch_failed, **follows
     )

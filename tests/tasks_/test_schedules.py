@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ from streams.contrib.tasks.settings import TaskSettings
 from streams.models import Message, UtcNow
 from streams.testing import advance, drain
 from tests.hostapp.models import Handled
+from tests.processes import wait_for
 from tests.sessions import Threads
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -194,6 +196,10 @@ def test_of_several_steps_each_tick_is_enqueued_by_one(digest: Any, in_thread: T
     assert Message.objects.count() == 1
 
 
+def more_than(number: int) -> bool:
+    return Handled.objects.count() > number
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.mysql
@@ -201,18 +207,16 @@ def test_five_processes_run_each_second_once(
     use_tasks: Callable[..., Any], spawn: Any, ems_settings: Callable[..., None]
 ) -> None:
     """Two of them are killed, and others take their place."""
-    from tests.processes import wait_for
-
     each = {"task": "tests.tasks_.work.note_now", "every": 1}
     use_tasks(QUEUES=["default"], OPTIONS={"schedules": {"each": each}})
     ems_settings(POLL_SECONDS=0.1)
     running = [spawn.command("ems_consume", "--no-supervisor") for _process in range(5)]
     for _round in range(2):
-        seen = Handled.objects.count()
-        wait_for(lambda seen=seen: Handled.objects.count() > seen + 6)
+        enough = Handled.objects.count() + 6
+        wait_for(partial(more_than, enough))
         running.pop().kill()
         running.append(spawn.command("ems_consume", "--no-supervisor"))
-    wait_for(lambda: Handled.objects.count() > 25)
+    wait_for(partial(more_than, 25))
     for child in running:
         child.terminate()
     runs = sorted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from typing import Any
 
 from streams import Reject, Retry
@@ -142,3 +143,28 @@ def batch_failed(batch_id: int) -> None:
 @options(max_attempts=5, backoff=0, atomic=True)
 def note_now(context: Any) -> None:
     note.func(context.task_result.task.run_after.isoformat())
+
+
+@task
+@options(limit=2, limit_key="account", max_attempts=5, backoff=0)
+def limited(account: int, number: int = 0) -> None:
+    """Note when it begins and when it ends, by the clock of the host."""
+    begun = time.time()
+    time.sleep(0.02)
+    note.func(f"{account} {number} {begun} {time.time()}")
+
+
+@task(takes_context=True)
+@options(limit=1, max_attempts=2, backoff=0)
+def alone(context: Any, wrong: bool = False) -> None:
+    note.func("alone")
+    if wrong:
+        raise ValueError("wrong")
+
+
+@task
+@options(limit=1, max_attempts=2, backoff=0)
+def alone_and_dies(marker: str) -> None:
+    if not Handled.objects.filter(value=marker).exists():
+        note.func(marker)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -62,7 +62,8 @@ class Record:
         """Record the first start; return False if the task has a row, which is read then."""
         if retrying(self._insert, self.using):
             return True
-        self.read()
+        if not self.find():
+            raise LeaseLost  # somebody has deleted it since
         # A lost reply: the first try has inserted it.
         return self.found_token == self.token
 
@@ -96,11 +97,11 @@ class Record:
         self.started_at = self.attempted_at = now
         return True
 
-    def read(self) -> None:
-        """Read the row as earlier attempts have left it. Raises LeaseLost if it is gone."""
+    def find(self) -> bool:
+        """Read the row as earlier attempts have left it; return False if there is none."""
         rows = retrying(fetch, self.using, self.using, sql.READ_RUN, [self.envelope.result_id])
         if not rows:
-            raise LeaseLost
+            return False
         (
             self.pk,
             self.status,
@@ -117,6 +118,12 @@ class Record:
         self.metadata = json.loads(metadata)
         self.started_at = instant(started) if started else None
         self.cancelled = cancelled is not None
+        return True
+
+    def begin_round(self) -> None:
+        """Let a task that was redriven or replayed wait, with all its attempts again."""
+        values = [self.pk, self.found_token]
+        retrying(execute, self.using, self.using, sql.BEGIN_ROUND, values)
 
     def begin_again(self) -> None:
         """Record the start of a further attempt. Raises LeaseLost if another one has begun."""

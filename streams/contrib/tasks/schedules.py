@@ -111,7 +111,7 @@ def _send(one: Scheduled, tick: datetime, using: str) -> bool:
         rows = TaskSchedule.objects.using(using).filter(name=one.name)
         if not rows.filter(last_tick_at__lt=tick).update(last_tick_at=tick):
             return False  # another process has noticed it
-        if rows.filter(paused=True).exists():
+        if not rows.running().exists():
             return False
         one.enqueue(tick)
     return True

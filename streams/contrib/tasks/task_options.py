@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from django.utils.inspect import get_func_args
 from django.utils.module_loading import import_string
 
 from streams.contrib.tasks.compat import InvalidTaskError, Task
@@ -34,6 +35,10 @@ class EmsTask(Task):  # type: ignore[type-arg]  # generic only in the backport
     unique: Any = None
     unique_for: float | timedelta | None = None
     unique_until: str | None = None
+    # How many may run at the same time: of the task, or with one value of an argument, by its name
+    # or by a function of the arguments.
+    limit: int | None = None
+    limit_key: Any = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +93,14 @@ def validate(task: Any) -> None:
         raise InvalidTaskError("unique_for must be seconds, or a timedelta, above 0.")
     if unique is None and not (until is None and given is None):
         raise InvalidTaskError("unique_for and unique_until are of no use without unique.")
+
+    limit, key = getattr(task, "limit", None), getattr(task, "limit_key", None)
+    if limit is not None and not (_is_whole(limit) and 1 <= limit <= 1000):
+        raise InvalidTaskError("limit must be a whole number from 1 to 1000.")
+    if key is not None and limit is None:
+        raise InvalidTaskError("limit_key is of no use without limit.")
+    if not (key is None or callable(key) or key in get_func_args(task.func)):
+        raise InvalidTaskError("limit_key must be an argument of the task, or a function of them.")
 
 
 def is_backoff(value: Any) -> bool:

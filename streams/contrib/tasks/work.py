@@ -26,6 +26,7 @@ from streams.contrib.tasks.context import EmsTaskContext
 from streams.contrib.tasks.envelope import Envelope, NotATask, shown
 from streams.contrib.tasks.record import Record, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
+from streams.contrib.tasks.slots import Slot, key_of, wait
 from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
 from streams.contrib.tasks.unique import free
 from streams.errors import LeaseLost, Reject, Retry, describe
@@ -70,6 +71,38 @@ class _Attempt:
             self._unknown = error
 
     def make(self) -> None:
+        slot = self._slot()
+        if slot is None:
+            self._make()
+        elif self._takes(slot):
+            try:
+                self._make()
+            finally:
+                slot.free()
+
+    def _slot(self) -> Slot | None:
+        """Return the slot that the task needs, if it has a limit."""
+        result = self._result
+        limit = getattr(result.task, "limit", None) if result else None
+        if result is None or limit is None:
+            return None
+        key = key_of(result.task, result.args, result.kwargs)
+        return Slot(self._record, key, limit, self._record.token)
+
+    def _takes(self, slot: Slot) -> bool:
+        """Take a slot; return False if the task has ended, and only its delivery is to settle."""
+        record = self._record
+        known = record.find()
+        if known and self._has_ended():
+            self._free(UNTIL_FINISH)
+            return False
+        if slot.take():
+            return True
+        if known and record.is_first_of_round:
+            record.begin_round()
+        raise Retry("all slots of its limit are taken", delay=wait())
+
+    def _make(self) -> None:
         record = self._record
         if not record.insert():
             if self._has_ended():

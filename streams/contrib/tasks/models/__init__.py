@@ -3,5 +3,6 @@
 from streams.contrib.tasks.models.batch import TaskBatch
 from streams.contrib.tasks.models.run import TaskRun
 from streams.contrib.tasks.models.schedule import TaskSchedule
+from streams.contrib.tasks.models.slot import TaskSlot
 
-__all__ = ["TaskBatch", "TaskRun", "TaskSchedule"]
+__all__ = ["TaskBatch", "TaskRun", "TaskSchedule", "TaskSlot"]

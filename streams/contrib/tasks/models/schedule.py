@@ -10,6 +10,11 @@ from streams.models.namespaces import OwnManager
 from streams.rules.names import MAX_NAME
 
 
+class TaskScheduleQuerySet(models.QuerySet["TaskSchedule"]):
+    def running(self) -> TaskScheduleQuerySet:
+        return self.filter(paused=False)
+
+
 class TaskSchedule(models.Model):
     """A schedule of OPTIONS["schedules"]; when it runs stands there."""
 
@@ -17,7 +22,7 @@ class TaskSchedule(models.Model):
     paused = models.BooleanField(_("paused"), default=False)
     last_tick_at = UtcDateTimeField(_("last run"))
 
-    objects = OwnManager.from_queryset(models.QuerySet["TaskSchedule"])()
+    objects = OwnManager.from_queryset(TaskScheduleQuerySet)()
 
     class Meta:
         db_table = "ems_task_schedule"
