@@ -56,6 +56,12 @@ class EmsBackend(BaseTaskBackend):
             if len(value) > most:
                 raise InvalidTaskError(f"The {what} of a task has at most {most} characters.")
 
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return what is wrong with this backend in TASKS."""
+        from streams.contrib.tasks.checks import of_backend
+
+        return [*super().check(**kwargs), *of_backend(self)]
+
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EmsTaskResult:
         """Send the task, as part of the transaction that is open, or at once.
 

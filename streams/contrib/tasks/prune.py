@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.models import TaskBatch, TaskRun
@@ -35,10 +35,14 @@ def old_tasks(using: str) -> Iterator[int]:
             yield from delete_all(ended, using, "`finished_at` IS NOT NULL")
 
 
-def prune(using: str, status: str, age: timedelta, backend: str) -> Iterator[int]:
-    # Index: ems_task_ended (status, finished_at).
+def old_rows(using: str, status: str, age: timedelta) -> QuerySet[TaskRun]:
+    """Return the tasks that ended so long ago. Index: ems_task_ended (status, finished_at)."""
     rows = TaskRun.objects.using(using).filter(status=status, finished_at__lt=UtcNow(-age))
     # The end of a batch is counted in the rows of its tasks.
     counted = TaskBatch.objects.using(using).filter(pk=OuterRef("batch"), finished_at=None)
-    rows = rows.filter(Q(batch=None) | ~Exists(counted), backend=backend)
+    return rows.filter(Q(batch=None) | ~Exists(counted))
+
+
+def prune(using: str, status: str, age: timedelta, backend: str) -> Iterator[int]:
+    rows = old_rows(using, status, age).filter(backend=backend)
     return delete_all(rows.order_by("finished_at"), using, ENDED)

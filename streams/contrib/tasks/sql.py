@@ -11,7 +11,7 @@ _COLUMNS = (
     "`result_id`, `message_id`, `partition`, `offset`, `backend`, `queue`, `path`, `priority`,"
     " `batch_id`, `arguments`, `run_after`, `status`, `enqueued_at`, `started_at`,"
     " `last_attempted_at`, `attempts`, `attempts_before`, `token`, `worker_ids`,"
-    " `errors`, `metadata`"
+    " `errors`, `metadata`, `copies`"
 )
 
 # Records the first start of a task. Unique key: ems_task_result; if the row is there nothing is
@@ -20,7 +20,7 @@ INSERT_RUN = {
     vendor: (
         f"INSERT {ignore} INTO `ems_task` ({_COLUMNS})"  # noqa: S608
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'RUNNING', %s, %s, %s, 1, 0, %s, %s,"
-        " '[]', %s)"
+        " '[]', %s, 0)"
     )
     for vendor, ignore in ((MYSQL, "IGNORE"), (SQLITE, "OR IGNORE"))
 }

@@ -57,6 +57,7 @@ class TaskRun(models.Model):
     errors = models.JSONField(_("errors"), default=list)
     return_value = models.JSONField(_("return value"), null=True)
     metadata = models.JSONField(_("metadata"), default=dict)
+    copies = models.IntegerField(_("copies"), default=0)  # that an operator has enqueued
 
     objects = TaskRunManager()
 
@@ -65,6 +66,11 @@ class TaskRun(models.Model):
         verbose_name = _("task")
         verbose_name_plural = _("tasks")
         default_permissions = ("view",)
+        permissions = (
+            ("run_taskrun", _("Can run tasks again")),
+            ("cancel_taskrun", _("Can cancel tasks")),
+            ("copy_taskrun", _("Can edit tasks and run them")),
+        )
         constraints = (models.UniqueConstraint(fields=["result_id"], name="ems_task_result"),)
         indexes = (
             models.Index(fields=["status", "finished_at"], name="ems_task_ended"),
