@@ -55,6 +55,9 @@ def main() -> None:
             if asked.docs:
                 illustrate(chromium, address, session, asked.folder)
             else:
+                from tests.browser.worst.work import work
+
+                work()
                 shoot(chromium, address, session, asked.folder, "", [*LOOKS])
         finally:
             chromium.close()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from streams.observe.work import Door
 
 
 class TasksConfig(AppConfig):
@@ -30,6 +34,15 @@ class TasksConfig(AppConfig):
             batches.STEP: batches.end_batches_if_due,
             schedules.STEP: schedules.enqueue_due_if_due,
         }
+
+    def ems_work(self) -> list[Door]:
+        """Return by which door tasks come in, for the page of all background work."""
+        from streams.contrib.tasks.models import TaskRun
+        from streams.contrib.tasks.names import GROUP, PREFIX
+        from streams.contrib.tasks.running import running
+        from streams.observe.work import Door
+
+        return [Door(_("Tasks"), PREFIX, GROUP, running, TaskRun)]
 
     def ems_old_rows(self) -> dict[str, Callable[[str], Iterator[int]]]:
         """Return what the nightly purge deletes of these tables, too."""
