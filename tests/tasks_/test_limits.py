@@ -30,7 +30,7 @@ def test_a_task_waits_while_all_slots_are_taken(work: Any, monkeypatch: pytest.M
     work.alone.enqueue()
     drain()
     take_all()
-    monkeypatch.setattr(slots.Slot, "_is_held", lambda self, place: True)
+    monkeypatch.setattr(slots.HeldSlot, "_is_held", lambda self, place: True)
     result = work.alone.enqueue()
     drain()
     result.refresh()
@@ -57,7 +57,7 @@ def test_each_value_of_the_key_has_slots_of_its_own(
     drain()
     assert TaskSlot.objects.count() == 2
     take_all()
-    monkeypatch.setattr(slots.Slot, "_is_held", lambda self, place: True)
+    monkeypatch.setattr(slots.HeldSlot, "_is_held", lambda self, place: True)
     work.limited.enqueue(2)
     work.limited.enqueue(1)
     assert drain().done == 1
@@ -91,7 +91,7 @@ def test_a_redriven_task_that_waits_for_a_slot_has_all_its_attempts(
     assert redrive(DeadMessage.objects.get())
     take_all()
     with monkeypatch.context() as patch:
-        patch.setattr(slots.Slot, "_is_held", lambda self, place: True)
+        patch.setattr(slots.HeldSlot, "_is_held", lambda self, place: True)
         drain()
     result.refresh()
     assert (result.status, result.attempts) == ("READY", 2)

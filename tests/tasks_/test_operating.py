@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from streams import consumer, signals
 from streams.contrib.tasks.acts import EditTask, PauseSchedule, ResumeSchedule, RunTaskAgain
-from streams.contrib.tasks.checks import check_groups, check_schedules, of_backend
+from streams.contrib.tasks.checks import check_groups, check_names, of_backend
 from streams.contrib.tasks.compat import task_backends
 from streams.contrib.tasks.models import TaskRun, TaskSchedule
 from streams.errors import InvalidValue, PreviewStale
@@ -205,11 +205,11 @@ def test_the_checks_name_what_is_wrong(use_tasks: Callable[..., Any], settings: 
     one = {"BACKEND": settings.TASKS["default"]["BACKEND"], "QUEUES": ["default"]}
     one["OPTIONS"] = {"schedules": {"a": lost}}
     settings.TASKS = {"default": one, "other": one}
-    assert ids(check_schedules(None)) == ["ems.E032", "ems.E033"]
+    assert ids(check_names(None)) == ["ems.E032", "ems.E033"]
     settings.INSTALLED_APPS = [
         app for app in settings.INSTALLED_APPS if app != "streams.contrib.tasks"
     ]
-    assert ids(of_backend(task_backends["default"])) == ["ems.E030"]
+    assert ids(task_backends["default"].check()) == ["ems.E030"]
 
 
 def test_the_checks_name_a_group_that_gets_every_task(work: Any) -> None:

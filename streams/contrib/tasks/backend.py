@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django.apps import apps
+from django.core import checks
 from django.utils import timezone
 
 from streams import Outgoing, SendResult, send, send_many
 from streams.conf import longest_name
 from streams.contrib.tasks import task_options, unique
-from streams.contrib.tasks.batches import Batch, batch_of, new_batch
+from streams.contrib.tasks.batches import BatchProgress, batch_of, new_batch
 from streams.contrib.tasks.cancelling import Cancelled, cancel_task
 from streams.contrib.tasks.compat import (
     BaseTaskBackend,
@@ -57,10 +59,17 @@ class EmsBackend(BaseTaskBackend):
                 raise InvalidTaskError(f"The {what} of a task has at most {most} characters.")
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """Return what is wrong with this backend in TASKS."""
-        from streams.contrib.tasks.checks import of_backend
-
-        return [*super().check(**kwargs), *of_backend(self)]
+        """Return what is wrong with this backend in TASKS; checks.py has the rest."""
+        found = list(super().check(**kwargs))
+        if not apps.is_installed("streams.contrib.tasks"):
+            found.append(
+                checks.Error(
+                    f"TASKS[{self.alias!r}] is a backend of EMS, but its app is not installed.",
+                    hint="Add “streams.contrib.tasks” to INSTALLED_APPS, after “streams”.",
+                    id="ems.E030",
+                )
+            )
+        return found
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EmsTaskResult:
         """Send the task, as part of the transaction that is open, or at once.
@@ -171,7 +180,7 @@ class EmsBackend(BaseTaskBackend):
         *,
         on_success: Any = None,
         on_failure: Any = None,
-    ) -> Batch:
+    ) -> BatchProgress:
         """Enqueue several tasks, all or none, and another one when all of them have ended.
 
         ``calls`` has the task, the positional and the named arguments of each. When all were
@@ -179,7 +188,7 @@ class EmsBackend(BaseTaskBackend):
         """
         return new_batch(self, list(calls), on_success, on_failure)
 
-    def get_batch(self, batch_id: int) -> Batch:
+    def get_batch(self, batch_id: int) -> BatchProgress:
         """Return how far a batch is; raises TaskResultDoesNotExist."""
         return batch_of(batch_id, self._batches_on())
 

@@ -45,7 +45,7 @@ Calls = Sequence[tuple[Any, Sequence[Any], Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchProgress:
     """How far a batch is. ``ended`` counts ``failed``, too."""
 
     id: int
@@ -55,7 +55,7 @@ class Batch:
     finished_at: datetime | None
 
 
-def new_batch(backend: Any, calls: Calls, on_success: Any, on_failure: Any) -> Batch:
+def new_batch(backend: Any, calls: Calls, on_success: Any, on_failure: Any) -> BatchProgress:
     """Enqueue a batch. Raises InvalidTaskError and MixedShards before anything is written."""
     if not calls:
         raise InvalidTaskError("A batch has at least one task.")
@@ -77,17 +77,17 @@ def new_batch(backend: Any, calls: Calls, on_success: Any, on_failure: Any) -> B
         # A duplicate of a unique task is a part of no batch, or of another one.
         total = sum(not result.duplicate for result in results)
         TaskBatch.objects.using(using).filter(pk=row.pk).update(total=total)
-    return Batch(row.pk, total, 0, 0, None)
+    return BatchProgress(row.pk, total, 0, 0, None)
 
 
-def batch_of(batch_id: int, using: str) -> Batch:
+def batch_of(batch_id: int, using: str) -> BatchProgress:
     row = TaskBatch.objects.using(using).filter(pk=batch_id).first()
     if row is None:
         raise TaskResultDoesNotExist(batch_id)
     ended, failed = _counted(row.pk, using)
     if row.finished_at is not None:  # the rows of its tasks may be deleted by now
         ended, failed = row.total, row.failed or 0
-    return Batch(row.pk, row.total, ended, failed, row.finished_at)
+    return BatchProgress(row.pk, row.total, ended, failed, row.finished_at)
 
 
 def end_batches_if_due(using: str) -> int:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, Tags, register
 from django.db import Error as DatabaseError
@@ -18,15 +17,13 @@ from streams.models import ConsumerGroup
 from streams.sharding import alias_of
 
 
+@register(Tags.compatibility)
+def check_backends(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check the queues and the schedules of each backend."""
+    return [message for backend in backends() for message in of_backend(backend)]
+
+
 def of_backend(backend: Any) -> Iterator[CheckMessage]:
-    """Check one backend; Django asks each for this."""
-    if not apps.is_installed("streams.contrib.tasks"):
-        yield checks.Error(
-            f"TASKS[{backend.alias!r}] is a backend of EMS, but its app is not installed.",
-            hint="Add “streams.contrib.tasks” to INSTALLED_APPS, after “streams”.",
-            id="ems.E030",
-        )
-        return
     if not backend.queues:
         yield checks.Error(
             f"TASKS[{backend.alias!r}] names no QUEUES: nobody would run what is enqueued.",
@@ -45,24 +42,31 @@ def of_backend(backend: Any) -> Iterator[CheckMessage]:
 
 
 @register(Tags.compatibility)
-def check_schedules(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Check that no two backends have a schedule of one name, and that queues are not shared."""
-    found: list[CheckMessage] = []
+def check_names(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Check that no two backends have a schedule, or a queue, of one name."""
     known = list(backends())
-    for what, names, id_ in (
-        ("schedule", (name for one in known for name in one.known.schedules), "ems.E032"),
-        ("queue", (queue for one in known for queue in one.queues), "ems.E033"),
-    ):
-        for name, count in Counter(names).items():
-            if count > 1:
-                found.append(
-                    checks.Error(
-                        f"Several backends in TASKS have a {what} of the name {name!r}.",
-                        hint="Give each a name of its own: it is one topic, or one row.",
-                        id=id_,
-                    )
-                )
-    return found
+    schedules = Counter(name for one in known for name in one.known.schedules)
+    queues = Counter(queue for one in known for queue in one.queues)
+    return [
+        *(
+            checks.Error(
+                f"Several backends in TASKS have a schedule {name!r}.",
+                hint="Give each a name of its own.",
+                id="ems.E032",
+            )
+            for name, count in schedules.items()
+            if count > 1
+        ),
+        *(
+            checks.Error(
+                f"Several backends in TASKS have the queue {name!r}, which is one topic.",
+                hint="Give each a name of its own.",
+                id="ems.E033",
+            )
+            for name, count in queues.items()
+            if count > 1
+        ),
+    ]
 
 
 @register(Tags.database)

@@ -46,7 +46,7 @@ def key_of(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 
 
 @dataclass
-class Slot:
+class HeldSlot:
     """The slot that a task needs, of the ``limit`` slots of its key."""
 
     record: Record

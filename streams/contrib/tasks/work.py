@@ -26,7 +26,7 @@ from streams.contrib.tasks.context import EmsTaskContext
 from streams.contrib.tasks.envelope import Envelope, NotATask, shown
 from streams.contrib.tasks.record import Record, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
-from streams.contrib.tasks.slots import Slot, key_of, wait
+from streams.contrib.tasks.slots import HeldSlot, key_of, wait
 from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
 from streams.contrib.tasks.unique import free
 from streams.errors import LeaseLost, Reject, Retry, describe
@@ -80,16 +80,16 @@ class _Attempt:
             finally:
                 slot.free()
 
-    def _slot(self) -> Slot | None:
+    def _slot(self) -> HeldSlot | None:
         """Return the slot that the task needs, if it has a limit."""
         result = self._result
         limit = getattr(result.task, "limit", None) if result else None
         if result is None or limit is None:
             return None
         key = key_of(result.task, result.args, result.kwargs)
-        return Slot(self._record, key, limit, self._record.token)
+        return HeldSlot(self._record, key, limit, self._record.token)
 
-    def _takes(self, slot: Slot) -> bool:
+    def _takes(self, slot: HeldSlot) -> bool:
         """Take a slot; return False if the task has ended, and only its delivery is to settle."""
         record = self._record
         known = record.find()
