@@ -21,6 +21,7 @@ from tests.lab.mutants.readers import READERS
 from tests.lab.mutants.resident import RESIDENT
 from tests.lab.mutants.rollups import ROLL_UPS
 from tests.lab.mutants.spark import SPARK
+from tests.lab.mutants.tasks import TASKS
 from tests.lab.mutants.two_phase import TWO_PHASE
 
 SQL = "streams/database/sql/dialect.py"
@@ -1339,5 +1340,5 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TASKS),
 ]
