@@ -43,6 +43,7 @@ class DoorFigures:
     retries: int
     dead: int
     running: Sequence[RunningTask]
+    running_in_all: str  # with a plus, if there may be more
     next_tasks: Sequence[WaitingTasks]
     failed: Sequence[FailedTasks]
     failed_in_all: int
@@ -70,6 +71,8 @@ def _of(door: Door, groups: Sequence[GroupFigures], now: datetime, using: str) -
         WaitingTasks(door.queue_of(topic), tag, *found) for (topic, tag), found in next_.items()
     ]
     unknown = any(one.behind is None for one in mine)
+    now_running = running(door, of_door, now, using)
+    number = len(now_running)
     return DoorFigures(
         title=str(door.title),
         prefix=door.prefix,
@@ -78,7 +81,8 @@ def _of(door: Door, groups: Sequence[GroupFigures], now: datetime, using: str) -
         waiting=None if unknown else sum(one.behind or 0 for one in mine),
         retries=sum(one.waiting for one in mine),
         dead=sum(one.dead for one in mine),
-        running=running(door, of_door, now, using),
+        running=now_running,
+        running_in_all=f"{number}+" if number >= LINES else str(number),
         next_tasks=sorted(tasks, key=lambda one: -one.number)[:LINES],
         failed=errors[:LINES],
         failed_in_all=len(errors),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 
 from streams.chaos.forks import in_fork
 from streams.contrib.tasks.batches import end_batches
@@ -16,7 +18,7 @@ from streams.contrib.tasks.compat import InvalidTaskError, task_backends
 from streams.contrib.tasks.models import TaskBatch, TaskRun
 from streams.contrib.tasks.prune import old_tasks
 from streams.models import UtcNow
-from streams.testing import drain
+from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine
 from tests.hostapp.models import Handled
@@ -46,8 +48,13 @@ def end() -> int:
 
 
 def test_a_batch_ends_when_its_last_task_has_ended(work: Any) -> None:
-    batch = two(work)
+    later = work.add.using(run_after=timezone.now() + timedelta(hours=1))
+    batch = two(work, (later, [2, 2], {}))
     assert end() == 0
+    drain()
+    assert backend().get_batch(batch.id).ended == 1
+    assert end() == 0
+    advance(timedelta(hours=1))
     drain()
     assert backend().get_batch(batch.id).ended == 2
     assert end() == 1

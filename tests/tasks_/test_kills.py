@@ -64,7 +64,11 @@ def test_a_task_that_kills_its_process_has_failed_and_its_neighbours_run(
 ) -> None:
     ems_settings(RETRY_DELAYS=[0.01])
     work = use_tasks(**ONE_QUEUE)
-    before, killer, after = work.add.enqueue(1, 1), work.die.enqueue(), work.add.enqueue(2, 2)
+    before, killer, after = (
+        work.add.enqueue(1, 1),
+        work.die_at_first.enqueue("died"),
+        work.add.enqueue(2, 2),
+    )
     assert in_fork(lambda: Process("tasks").run_until_idle()) == -9
     consume_the_rest("tasks")
     for result in (before, killer, after):

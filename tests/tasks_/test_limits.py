@@ -12,9 +12,10 @@ from streams.chaos.forks import in_fork
 from streams.contrib.tasks import slots
 from streams.contrib.tasks.models import TaskRun, TaskSlot
 from streams.contrib.tasks.task_options import EmsTask
-from streams.models import DeadMessage, RetryMessage
+from streams.models import DeadMessage, RetryMessage, UtcNow
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from tests.consuming import Process, consume_the_rest
+from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.hostapp.models import Handled
 from tests.processes import wait_for
 from tests.sessions import Threads
@@ -74,6 +75,14 @@ def test_the_slot_of_a_process_that_died_is_free_once_its_delivery_has_ended(
     died, after = work.alone_and_dies.enqueue("died"), work.alone_and_dies.enqueue("died")
     assert in_fork(lambda: Process("tasks").run_until_idle()) == -9
     assert TaskSlot.objects.exclude(token=0).count() == 1
+    advance(LONG_AFTER)
+    sweep("default")
+    # The one that died comes back much later: the other one does not wait for it.
+    RetryMessage.objects.filter(offset=0).update(due_at=UtcNow(timedelta(days=1)))
+    drain()
+    after.refresh()
+    assert after.status == "SUCCESSFUL"
+    advance(timedelta(days=1))
     consume_the_rest("tasks")
     for result in (died, after):
         result.refresh()

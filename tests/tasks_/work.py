@@ -86,8 +86,11 @@ def die_once(context: Any) -> int:
 
 
 @task
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def die_at_first(marker: str) -> None:
+    """End the process, unless somebody runs it once more."""
+    if not Handled.objects.filter(value=marker).exists():
+        note.func(marker)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 not_a_task = len

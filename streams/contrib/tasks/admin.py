@@ -61,7 +61,7 @@ class TaskRunAdmin(TasksAdmin):
     search_help_text = _("The id of a result, of a message, or the name of a task.")
     fields = (
         ("path", "result_id", "state"),
-        ("queue", "priority", "backend", "batch_id"),
+        ("queue", "priority", "backend", "of_batch"),
         ("enqueued_at", "started_at", "last_attempted_at", "finished_at", "cancelled_at"),
         ("message_id", "partition", "offset"),
         "shown_arguments",
@@ -85,6 +85,10 @@ class TaskRunAdmin(TasksAdmin):
         status = TaskResultStatus(row.status)
         text = _("Cancelled") if row.cancelled_at and row.finished_at else status.label
         return figures.state(text, figures.QUIET if row.cancelled_at else LEVELS[status])
+
+    @admin.display(description=_("batch"))
+    def of_batch(self, row: TaskRun) -> str:
+        return figures.UNKNOWN if row.batch_id is None else str(row.batch_id)
 
     @admin.display(description=_("took"))
     def took(self, row: TaskRun) -> str:

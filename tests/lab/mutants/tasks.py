@@ -11,8 +11,8 @@ TASKS = [
     Mutant(
         "an-end-without-the-token",
         f"{HERE}/sql.py",
-        " WHERE `id` = %s AND `token` = %s AND `status` = 'RUNNING'\"\n)\n\n# Tells whether the end",
-        ' WHERE `id` = %s AND %s IS NOT NULL"\n)\n\n# Tells whether the end',
+        " WHERE `id` = %s AND `token` = %s AND `status` = 'RUNNING'\"\n)\n\n# Tells",
+        ' WHERE `id` = %s AND %s IS NOT NULL"\n)\n\n# Tells',
         f"{TESTS}/test_kills.py::test_an_attempt_that_has_lost_its_lease_does_not_write_its_end",
     ),
     Mutant(
@@ -78,7 +78,7 @@ TASKS = [
         f"{HERE}/batches.py",
         "if ended < row.total:",
         "if not ended:",
-        f"{TESTS}/test_batches.py::test_a_batch_whose_last_task_and_step_are_killed_ends_once",
+        f"{TESTS}/test_batches.py::test_a_batch_ends_when_its_last_task_has_ended",
     ),
     Mutant(
         "a-tick-is-sent-again",
