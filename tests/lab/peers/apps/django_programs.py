@@ -24,6 +24,7 @@ def setup() -> None:
 def work(kind: str) -> None:
     words = {
         "ems": ["ems_consume", "--group", kind],
+        "ems_tasks": ["ems_consume"],
         "tasks_db": ["db_worker", "--no-startup-delay"],
         "ox": ["ox_worker"],
     }[APP]
