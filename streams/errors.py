@@ -258,6 +258,20 @@ class Retry(Exception):
         self.delay: timedelta | None = delay
 
 
+class Postpone(Exception):
+    """Raise this in a handler to see the message again later, with its attempt unspent.
+
+    ``delay`` is a timedelta or a number of seconds, from 0 to a century. Raises ValueError for any
+    other delay. Nothing has failed: there is no warning and no signal.
+    """
+
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        super().__init__(reason)
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        if not timedelta(0) <= self.delay <= MAX_DELAY:
+            raise ValueError("a message can be postponed by nothing to a century")
+
+
 class Reject(Exception):
     """Raise this in a handler for a message that can never be handled.
 

@@ -170,6 +170,18 @@ def test_a_task_says_itself_when_it_is_to_be_run_again(work: Any) -> None:
     assert drain().failed == 1
 
 
+def test_a_task_that_postpones_itself_spends_no_attempt(work: Any) -> None:
+    result = work.wait_for.enqueue(3)
+    for _wait in range(2):
+        drain()
+        result.refresh()
+        assert (result.status, result.attempts, result.errors) == ("READY", 0, [])
+        advance(timedelta(seconds=60))
+    drain()
+    result.refresh()
+    assert (result.status, result.return_value, result.attempts) == ("SUCCESSFUL", 1, 1)
+
+
 def test_a_task_that_rejects_itself_has_failed_at_once(work: Any) -> None:
     result = work.refuse.enqueue()
     assert drain().dead == 1

@@ -8,7 +8,7 @@ import signal
 import time
 from typing import Any
 
-from streams import Reject, Retry
+from streams import Postpone, Reject, Retry
 from streams.contrib.tasks import TaskCancelled, options
 from streams.contrib.tasks.compat import task, task_backends
 from tests.hostapp.models import Handled, Order
@@ -57,6 +57,16 @@ def fail_until(number: int) -> int:
 @options(max_attempts=3)
 def ask_again() -> None:
     raise Retry("later", delay=60)
+
+
+@task(takes_context=True)
+@options(max_attempts=1)
+def wait_for(context: Any, number: int) -> int:
+    """Wait until it was asked ``number`` times; no wait spends the only attempt."""
+    asked = context.metadata["asked"] = context.metadata.get("asked", 0) + 1
+    if asked < number:
+        raise Postpone(60)
+    return int(context.attempt)
 
 
 @task

@@ -128,7 +128,7 @@ class Record:
     def begin_again(self) -> None:
         """Record the start of a further attempt. Raises LeaseLost if another one has begun."""
         now = timezone.now().astimezone(UTC)
-        if self.is_first_of_round:
+        if self.is_first_of_round and self.status != TaskResultStatus.READY:
             self.attempts_before, self.started_at = self.attempts, None
         self.worker_ids.append(producer_name())
         self.attempts += 1
@@ -176,6 +176,12 @@ class Record:
         parameters = [self.pk, self.token, status.value]
         if not retrying(fetch, self.using, self.using, sql.ENDED_RUN, parameters):
             raise LeaseLost
+
+    def postpone(self) -> None:
+        """Record that the task runs later, with this attempt unspent."""
+        self.attempts -= 1
+        self.worker_ids.pop()
+        self.end(TaskResultStatus.READY)
 
     def note(self, error: BaseException) -> None:
         """Add what an attempt has raised."""

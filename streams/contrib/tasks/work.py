@@ -29,7 +29,7 @@ from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
 from streams.contrib.tasks.slots import HeldSlot, key_of, wait
 from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
 from streams.contrib.tasks.unique import free
-from streams.errors import LeaseLost, Reject, Retry, describe
+from streams.errors import LeaseLost, Postpone, Reject, Retry, describe
 from streams.sharding import alias_of
 
 
@@ -100,7 +100,7 @@ class _Attempt:
             return True
         if known and record.is_first_of_round:
             record.begin_round()
-        raise Retry("all slots of its limit are taken", delay=wait())
+        raise Postpone(wait(), "all slots of its limit are taken")
 
     def _make(self) -> None:
         record = self._record
@@ -122,6 +122,9 @@ class _Attempt:
         except KeyboardInterrupt:
             raise  # somebody ends the process: the task runs again, if it may
         except LeaseLost:
+            raise
+        except Postpone:
+            record.postpone()
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a task raises
             self._failed(error)
