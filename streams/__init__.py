@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from streams.api import Decision, Outgoing, PreparedMessage, ReceivedMessage, SendResult
     from streams.consume.outcome.backoff import Exponential
     from streams.consume.registry import consumer
-    from streams.errors import Reject, Retry, SendOutcomeUnknown, StreamsError
+    from streams.errors import Postpone, Reject, Retry, SendOutcomeUnknown, StreamsError
     from streams.produce.cancel import cancel
     from streams.produce.send import asend, send, send_many
     from streams.relays.relay import relay
@@ -23,6 +23,7 @@ _HOME = {
     "Decision": "streams.api",
     "Exponential": "streams.consume.outcome.backoff",
     "Outgoing": "streams.api",
+    "Postpone": "streams.errors",
     "Prepared": "streams.two_phase.handle",
     "PreparedMessage": "streams.api",
     "ReceivedMessage": "streams.api",
@@ -46,6 +47,7 @@ __all__ = [
     "Decision",
     "Exponential",
     "Outgoing",
+    "Postpone",
     "Prepared",
     "PreparedMessage",
     "ReceivedMessage",

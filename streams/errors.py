@@ -262,11 +262,28 @@ class Retry(Exception):
         self.delay: timedelta | None = delay
 
 
+class Postpone(Exception):
+    """Raise this in a handler to see the message again later, with its attempt unspent.
+
+    ``delay`` is a timedelta or a number of seconds, from 0 to a century. Raises ValueError for any
+    other delay. Nothing has failed: there is no warning and no signal.
+    """
+
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        super().__init__(reason)
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        if not timedelta(0) <= self.delay <= MAX_DELAY:
+            raise ValueError("a message can be postponed by nothing to a century")
+
+
 class Reject(Exception):
     """Raise this in a handler for a message that can never be handled.
 
     The message becomes a dead letter at once.
     """
+
+    # Whether the dead letter shows the error from which this one was raised.
+    shows_cause = False
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -160,7 +160,8 @@ def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoi
 
 def _claimer(registration: Registration, alias: str) -> Claimer:
     group: ConsumerGroup = subscribe(registration, alias, Start.EARLIEST)
-    return Claimer(group, "streams.testing", threading.current_thread().name, alias)
+    thread = threading.current_thread().name
+    return Claimer(group, "streams.testing", thread, alias, rank=registration.rank)
 
 
 def _handle_all(registration: Registration, claimer: Claimer, alias: str) -> Iterator[Outcome]:

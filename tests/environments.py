@@ -44,8 +44,8 @@ WITHOUT_BEAT = {"6.1"}
 # The first version of what the extra "spark" allows.
 OLDEST_PYSPARK = "4.1.0"
 
-FULL = "mysql,redis,celery,spark,metrics,otel,api,relay,demo,dev,browser"
-LIGHT = "redis,celery,metrics,otel,api,relay,demo,dev"
+FULL = "mysql,redis,celery,tasks,spark,metrics,otel,api,relay,demo,dev,browser"
+LIGHT = "redis,celery,tasks,metrics,otel,api,relay,demo,dev"
 
 
 # What EMS is compared with: make peers.

@@ -13,6 +13,7 @@ The fixture ``process_env`` sets these for child processes:
 EMS_TEST_DB_NAME       the test database itself, which exists already
 EMS_TEST_FOLDER        the folder of this run: SQLite's files, EMS's state
 EMS_TEST_EMS           keys of EMS that a test has changed, as JSON
+EMS_TEST_TASKS         TASKS of Django's tasks framework that a test has set, as JSON
 EMS_TEST_PAGES         no: the pages of the admin are not imported, which takes a quarter of
                        the start; the fixture ``spawn`` sets it
 """
@@ -103,6 +104,10 @@ INSTALLED_APPS = [
     "monitoring",
     "tests.hostapp",
 ]
+if find_spec("django.tasks") or find_spec("django_tasks"):
+    INSTALLED_APPS.append("streams.contrib.tasks")
+    if tasks := os.environ.get("EMS_TEST_TASKS"):
+        TASKS = json.loads(tasks)
 if find_spec("django_celery_beat"):
     INSTALLED_APPS.append("django_celery_beat")
     MIGRATION_MODULES = {"django_celery_beat": None}  # its tables as they stand: much quicker

@@ -35,6 +35,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"stress"},
         {"management", "testing", "checks", "forwarding", "http", "celery"},
         {"chaos"},
+        {"contrib"},  # apps of their own
         # Where Django, Celery and hosts look.
         {"apps", "tasks", "consumers", "routers", "templatetags", "migrations", "__init__"},
     ],

@@ -17,6 +17,7 @@ from monitoring.pages.search import SearchPage
 from monitoring.pages.streams import StreamsPage
 from monitoring.pages.topic import TopicPage
 from monitoring.pages.topics import TopicsPage
+from monitoring.pages.work import WorkPage
 
 PAGES: tuple[type[FiguresPage], ...] = (
     OverviewPage,
@@ -25,6 +26,7 @@ PAGES: tuple[type[FiguresPage], ...] = (
     TopicPage,
     GroupsPage,
     GroupPage,
+    WorkPage,
     BacklogPage,
     ConsumptionPage,
     StreamsPage,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -65,6 +65,8 @@ class Registration:
     body: TypedBody | None = None
     on_dead: Literal["hold"] | None = None
     rate: Rate | None = None
+    # Of a partition, by its number: claims begin at the lowest, and not by turns. See ranked().
+    rank: Callable[[int], int] | None = None
 
     @property
     def name(self) -> str:
@@ -287,6 +289,11 @@ def consumer(
         return handler
 
     return register
+
+
+def ranked(topic: str, group: str, rank: Callable[[int], int]) -> None:
+    """Let a registered group claim from the partition of the lowest rank that has something."""
+    _registered[topic, group] = replace(_registered[topic, group], rank=rank)
 
 
 def _is_count(value: Any, least: int, most: int) -> bool:

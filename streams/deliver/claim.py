@@ -70,6 +70,7 @@ class Claimer:
     turn: int = 0
     pace: Pace = field(default_factory=Pace)
     locks: CursorLocks = field(default_factory=CursorLocks)  # of all threads of the process
+    rank: Callable[[int], int] | None = None  # of a partition: see Registration
     starts: Starts = field(init=False)
     _unconfirmed: list[Delivery] = field(default_factory=list)
     _look_at: float = 0.0
@@ -212,11 +213,12 @@ class Claimer:
             return taken
         vendor = connections[self.using].vendor
         behind = fetch(self.using, sql.CURSORS_BEHIND[vendor], [self.group.pk])
-        # Those of an ordered group are held by a delivery most of the time.
-        self._known = [] if self.group.ordered else behind
+        # Those of an ordered group are held by a delivery most of the time. With ranks, a partition
+        # of a lower one may have something by the next claim.
+        self._known = [] if self.group.ordered or self.rank else behind
         self._known_until = time.monotonic() + KNOWN_SECONDS
         taken = self._claim_from(behind, batch, timeout)
-        self.more = self.group.ordered or bool(self._known)
+        self.more = self.group.ordered or bool(self._known) or bool(self.rank and taken)
         return taken
 
     def _claim_from(
@@ -225,6 +227,8 @@ class Claimer:
         """Claim from one of the cursors ``behind``; None if none of them has anything left."""
         if not behind:
             return None
+        if self.rank is not None:
+            return self._claim_by_rank(behind, self.rank, batch, timeout)
         self.turn += 1
         first = self.turn % len(behind)
         turns = [*behind[first:], *behind[:first]]
@@ -238,6 +242,16 @@ class Claimer:
         # only one: wait for it.
         with self.locks.taken(turns[0][0], wait=True):
             return self._take_after_a_wait(turns[0], batch, timeout)
+
+    def _claim_by_rank(
+        self, behind: Sequence[Behind], rank: Callable[[int], int], batch: int, timeout: timedelta
+    ) -> Delivery | None:
+        """Claim from the cursor of the lowest rank, after whoever claims from it now."""
+        for row in sorted(behind, key=lambda row: rank(row[2])):
+            with self.locks.taken(row[0], wait=True):
+                if taken := self._take_after_a_wait(row, batch, timeout):
+                    return taken
+        return None
 
     def _take_free(self, row: Behind, batch: int, timeout: timedelta) -> Delivery | None:
         """Claim from a cursor, unless another process has locked it."""

@@ -12,7 +12,7 @@ from streams.conf import database
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute
-from streams.errors import storable, text_of
+from streams.errors import Reject, storable, text_of
 from streams.models.fields import LooseForeignKey, NameField, UtcDateTimeField, UtcNow
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import BodyType
@@ -34,6 +34,8 @@ class Verdict:
 
     @classmethod
     def of(cls, error: BaseException, offset: int, attempts: int) -> Verdict:
+        if isinstance(error, Reject) and error.shows_cause and error.__cause__:
+            error = error.__cause__
         kind = type(error)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
         trace = storable("".join(traceback.format_exception(error)))

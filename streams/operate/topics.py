@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterable
+from itertools import count, islice
 
 from django.db import IntegrityError
 from django.utils.translation import gettext as _
 
 from streams.conf import longest_name
+from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying
-from streams.database.transactions import own_transaction
+from streams.database.transactions import (
+    in_test_case,
+    in_transaction,
+    own_transaction,
+    supports_other_connections,
+)
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
 from streams.log.topics import announce_topic, forget
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
@@ -37,7 +43,7 @@ def create(name: str, partitions: int, using: str) -> Topic:
         with own_transaction(using):
             topic = Topic(name=name)
             topic.save(using=using)
-            _add(topic, 1, partitions, using)
+            _add(topic, range(1, partitions), using)
             announce_topic(name, using)
         return topic
 
@@ -74,7 +80,7 @@ def grow(
                 return tried[-1]  # committed: only the reply was lost
             check(new)
             tried.append(new)
-            _add(topic, partitions - new, partitions, using)
+            _add(topic, _free(topic, new, using), using)
         return new
 
     new = retrying(work, using)
@@ -98,17 +104,49 @@ def retire(topic: Topic, using: str) -> bool:
     return retired
 
 
+def _free(topic: Topic, count: int, using: str) -> list[int]:
+    """Return the lowest numbers that no partition has."""
+    rows = Partition.objects.using(using).filter(topic=topic.pk)
+    taken = set(rows.values_list("number", flat=True))
+    return list(islice((number for number in range(MAX_PARTITIONS) if number not in taken), count))
+
+
 def _check(partitions: int, now: int) -> None:
     if not now <= partitions <= MAX_PARTITIONS:
         text = _("The topic can have %(now)d … %(most)d partitions: they only grow.")
         raise InvalidPartitions(text % {"now": now, "most": MAX_PARTITIONS})
 
 
-def _add(topic: Topic, start: int, end: int, using: str) -> None:
-    """Add the partitions ``start`` … ``end`` - 1; every group reads them from their beginning."""
+def add_partition(name: str, number: int, using: str) -> None:
+    """Let the topic have a partition of this number, beside those that are there.
+
+    Its numbers need not be dense then: those that have a meaning are added when they are first
+    needed. In a transaction of the caller's it is committed by another connection. Raises
+    InvalidPartitions, UnknownTopic.
+    """
+
+    def work() -> None:
+        with own_transaction(using):
+            topic = topic_of(name, using)
+            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
+            there = Partition.objects.using(using).filter(topic=topic.pk)
+            numbers = list(there.values_list("number", flat=True))
+            if number not in numbers:
+                _check(len(numbers) + 1, len(numbers))
+                _add(topic, [number], using)
+
+    if in_transaction(using) and supports_other_connections(using) and not in_test_case(using):
+        elsewhere(using, lambda: retrying(work, using))
+    else:
+        retrying(work, using)
+    forget()
+
+
+def _add(topic: Topic, numbers: Iterable[int], using: str) -> None:
+    """Add the partitions of these numbers; every group reads them from their beginning."""
     groups = ConsumerGroup.objects.using(using).filter(topic=topic.pk, mode=Mode.CLUSTER)
     ids = list(groups.values_list("pk", flat=True))
-    for number in range(start, end):
+    for number in numbers:
         # Ids: with objects Django would ask the project's database routers.
         partition = Partition.objects.using(using).create(topic_id=topic.pk, number=number)
         Cursor.objects.using(using).bulk_create(

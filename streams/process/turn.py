@@ -25,7 +25,10 @@ class Turn:
         self._feed = feed
         client = runtime.client.client_id
         claimer = Claimer(
-            feed.group, client, thread, runtime.using, pace=feed.pace, locks=feed.locks
+            *(feed.group, client, thread, runtime.using),
+            pace=feed.pace,
+            locks=feed.locks,
+            rank=feed.registration.rank,
         )
         claimer.starts.whole = feed.registration.batch is not None
         claimer.starts.tagged = bool(feed.registration.tags)

@@ -43,11 +43,14 @@ def wanted(partitions: tuple[tuple[int, int], ...], number: Any) -> tuple[int, i
     """Return (id, number) of the partition ``number``; raises UnknownPartition."""
     if not isinstance(number, int) or isinstance(number, bool):
         raise UnknownPartition(f"partition must be a number, not {number!r}.")
-    if not 0 <= number < len(partitions):
-        raise UnknownPartition(
-            f"There is no partition {number}: the topic has {len(partitions)}, from 0 on."
-        )
-    return partitions[number]
+    if 0 <= number < len(partitions) and partitions[number][1] == number:
+        return partitions[number]
+    for one in partitions:  # those that were added for a purpose have numbers of their own
+        if one[1] == number:
+            return one
+    raise UnknownPartition(
+        f"There is no partition {number}: the topic has {len(partitions)}, from 0 on."
+    )
 
 
 def _partitioned(

@@ -55,6 +55,9 @@ def main() -> None:
             if asked.docs:
                 illustrate(chromium, address, session, asked.folder)
             else:
+                from tests.browser.worst.work import work
+
+                work()
                 shoot(chromium, address, session, asked.folder, "", [*LOOKS])
         finally:
             chromium.close()
@@ -105,7 +108,7 @@ def pages() -> dict[str, str]:
 
     names = [
         *("topics", "groups", "backlog", "search", "alarms", "streams"),
-        *("pipeline", "audit", "archive", "components"),
+        *("pipeline", "audit", "archive", "components", "work"),
     ]
     found = {"overview": page("changelist"), **{name: page(name) for name in names}}
     found["index"] = reverse("admin:index")
@@ -120,6 +123,7 @@ def pages() -> dict[str, str]:
     stuck = Consumer.objects.filter(group=groups["billing"]).order_by("client_id")[0]
     return {
         **found,
+        "tasks": reverse("admin:ems_tasks_taskrun_changelist"),
         "topic": page("topic", groups["ledger"].topic_id),
         "group": page("group", groups["billing"].pk),
         "archived": page("archive") + "?topic=mails",

@@ -40,7 +40,8 @@ def source() -> str:
 
 # -- commands --
 
-COMMANDS = sorted(name for name, app in get_commands().items() if app in OURS)
+OF_APPS = (*OURS, "streams.contrib.tasks")
+COMMANDS = sorted(name for name, app in get_commands().items() if app in OF_APPS)
 PAGE = REFERENCE / "commands.md"
 
 
@@ -133,7 +134,7 @@ def test_every_finding_of_the_audit_is_documented() -> None:
 def test_every_permission_is_documented() -> None:
     expected = {
         f"{label}.{codename}"
-        for label in ("ems", "ems_monitoring")
+        for label in ("ems", "ems_monitoring", "ems_tasks")
         for model in apps.get_app_config(label).get_models()
         for codename, _name in _get_all_permissions(model._meta)
     }
@@ -146,7 +147,7 @@ def test_every_permission_is_documented() -> None:
 def test_every_table_that_may_be_viewed_has_a_page() -> None:
     rows = table(REFERENCE / "permissions.md", "Views")
     text = source()
-    for label in ("ems", "ems_monitoring"):
+    for label in ("ems", "ems_monitoring", "ems_tasks"):
         for model in apps.get_app_config(label).get_models():
             name = f"{label}.view_{model._meta.model_name}"
             if name in rows:

@@ -23,6 +23,7 @@ def test_the_public_names_are_these():
         "Decision",
         "Exponential",
         "Outgoing",
+        "Postpone",
         "Prepared",
         "PreparedMessage",
         "ReceivedMessage",

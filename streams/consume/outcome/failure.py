@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from streams.conf import settings
 from streams.consume.outcome.backoff import RetryPolicy, delay_after, exhausted
-from streams.errors import Reject, Retry, describe
+from streams.errors import Postpone, Reject, Retry, describe
 from streams.models import Again, Verdict
 
 
@@ -81,6 +81,8 @@ def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy)
     if isinstance(error, BodyUnread):  # no attempt was made
         soon = timedelta(seconds=settings().RETRY_DELAYS[0])
         return Judged(failure, Again(offset, attempt, soon, describe(error)))
+    if isinstance(error, Postpone):
+        return Judged(failure, Again(offset, attempt, error.delay, describe(error)))
     if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
         delay = error.delay if isinstance(error, Retry) else None
         if delay is None:

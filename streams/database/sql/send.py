@@ -108,6 +108,9 @@ FIND_MESSAGE = (
 _MESSAGE = "SELECT 1 FROM `ems_msg` WHERE `id` = %s"
 LOCK_MESSAGE = {MYSQL: _MESSAGE + " FOR UPDATE", SQLITE: _MESSAGE}
 
+# Finds the key that a message holds. A plain read. Index: ems_dedup_message.
+FIND_DEDUP_OF_MESSAGE = "SELECT `id` FROM `ems_dedup` WHERE `message_id` = %s"
+
 # Frees the key of a cancelled message. By primary key: by message_id, a caller's REPEATABLE READ
 # would lock the gap beside it, into which the next messages with a key are written.
 FREE_DEDUP = for_each_vendor(

@@ -1,6 +1,6 @@
 """Acts: what an operator asks for. The faces are written once, and read ACTS."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Model
@@ -25,7 +25,7 @@ from streams.operate.acts.reset import ResetGroup, UndoReset
 from streams.operate.acts.topic import GrowTopic, RetireTopic
 from streams.operate.acts.unblock import RetryNow, SkipToDeadLetters
 
-ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
+ACTS: dict[type[Model], tuple[type[Act[Any, Any]], ...]] = {
     ConsumerGroup: (
         *(Pause, Resume, RetryNow, SkipToDeadLetters, ResetGroup, UndoReset),
         *(ReplayToGroup, CancelReplay, GiveUpCall, OrderByKey, DeleteGroup),
@@ -36,3 +36,8 @@ ACTS: Mapping[type[Model], tuple[type[Act[Any, Any]], ...]] = {
     Redrive: (StopRedrive, ResumeRedrive),
     PreparedRow: (CheckNow, CommitPrepared, RollBackPrepared, ResendPrepared),
 }
+
+
+def offer(model: type[Model], acts: Sequence[type[Act[Any, Any]]]) -> None:
+    """Add the acts on the rows of another app."""
+    ACTS[model] = tuple(acts)

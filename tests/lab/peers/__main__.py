@@ -26,6 +26,7 @@ DJANGO = f"{APPS}.django_programs"
 # All leases are 15 s, the default of EMS. procrastinate looks for stalled jobs once a minute.
 PEERS = [
     Peer("EMS on MySQL", "mysql", DJANGO, True, True, True, {"PEER_APP": "ems"}),
+    Peer("EMS tasks on MySQL", "mysql", DJANGO, True, True, env={"PEER_APP": "ems_tasks"}),
     Peer("django-tasks-db on MySQL", "mysql", DJANGO, True, True, env={"PEER_APP": "tasks_db"}),
     Peer("django-ox on MySQL", "mysql", DJANGO, True, True, env={"PEER_APP": "ox"}),
     Peer(
@@ -118,7 +119,7 @@ def _measure(peer: Peer, scale: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="ems-peer-") as folder, contextlib.ExitStack() as stack:
         server = stack.enter_context(_running(peer.server))
         env = {"PEER_URL": server.url}
-        if peer.env.get("PEER_APP") in ("ems", "celery"):  # its wake-ups
+        if peer.env.get("PEER_APP") in ("ems", "celery", "ems_tasks"):  # its wake-ups
             env["PEER_REDIS"] = stack.enter_context(_running("redis")).url
         assert server.process is not None
         return Contest(peer, env, server.process.pid, Path(folder), scale).run()

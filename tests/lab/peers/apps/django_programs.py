@@ -16,6 +16,7 @@ APP = os.environ["PEER_APP"]
 def work(kind: str) -> None:
     words = {
         "ems": ["ems_consume", "--group", kind],
+        "ems_tasks": ["ems_consume"],
         "tasks_db": ["db_worker", "--no-startup-delay"],
         "ox": ["ox_worker"],
     }[APP]

@@ -23,11 +23,19 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = {
     "ems": ["streams", "tests.lab.peers.apps.ems_app"],
     "celery": ["streams"],
+    "ems_tasks": ["streams", "streams.contrib.tasks", "tests.lab.peers.apps.tasks_app"],
     "tasks_db": ["django_tasks_db", "tests.lab.peers.apps.tasks_app"],
     "ox": ["django_ox", "tests.lab.peers.apps.tasks_app"],
 }[APP]
 # A lease as long as those of the other peers: see tests/lab/peers/__main__.py.
 TASKS = {
+    # As many attempts as django-ox has.
+    "ems_tasks": {
+        "default": {
+            "BACKEND": "streams.contrib.tasks.EmsBackend",
+            "OPTIONS": {"max_attempts": 10, "threads": 4},
+        }
+    },
     "tasks_db": {"default": {"BACKEND": "django_tasks_db.DatabaseBackend"}},
     "ox": {
         "default": {

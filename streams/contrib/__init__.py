@@ -1,0 +1,1 @@
+"""Holds what stands on EMS and is installed as an app of its own."""

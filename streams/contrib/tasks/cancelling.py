@@ -1,0 +1,80 @@
+"""Cancels tasks: one that waits has failed, one that runs is told so and may stop."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from django.db import IntegrityError
+from django.utils import timezone
+
+from streams import cancel
+from streams.contrib.tasks.compat import TaskResultStatus
+from streams.contrib.tasks.envelope import Envelope
+from streams.contrib.tasks.messages import of_message
+from streams.contrib.tasks.models import TaskRun
+from streams.contrib.tasks.names import topic_of
+from streams.contrib.tasks.unique import free
+from streams.database.retrying import retrying
+from streams.database.transactions import own_transaction
+
+Cancelled = Literal["cancelled", "running", "finished", "unknown"]
+
+CANCELLED = "streams.contrib.tasks.work.TaskCancelled"
+
+
+def cancel_task(result_id: str, using: str) -> Cancelled:
+    """Cancel a task, as part of the transaction that is open, or at once; say what came of it."""
+    return retrying(_cancel, using, result_id, using)
+
+
+def _cancel(result_id: str, using: str) -> Cancelled:
+    with own_transaction(using):
+        if (said := _cancel_begun(result_id, using)) is not None:
+            return said
+        number = result_id.partition(".")[0]
+        envelope = None
+        if number.isdecimal() and len(number) <= 18:
+            envelope = of_message(int(number), using)
+        if envelope is None or envelope.result_id != result_id:
+            return "unknown"
+        # Whoever handles the message finds the row, and passes over it.
+        if not _insert(envelope, using):
+            return _cancel_begun(result_id, using) or "unknown"  # it has just begun
+        cancel(envelope.message_id, topic=topic_of(envelope.queue), using=using)
+        if envelope.unique:
+            free(envelope.message_id, using)
+        return "cancelled"
+
+
+def _cancel_begun(result_id: str, using: str) -> Cancelled | None:
+    """Cancel a task that has a row; None if it has none."""
+    rows = TaskRun.objects.using(using).filter(result_id=result_id)
+    row = rows.select_for_update().first()
+    if row is None:
+        return None
+    if row.status == TaskResultStatus.RUNNING:
+        rows.filter(cancelled_at=None).update(cancelled_at=timezone.now())
+        return "running"
+    if row.status != TaskResultStatus.READY:
+        return "finished"
+    values = _ended()
+    rows.update(**{**values, "errors": [*row.errors, *values["errors"]]})
+    free(row.message_id, using)
+    return "cancelled"
+
+
+def _ended() -> dict[str, Any]:
+    now = timezone.now()
+    error = {"exception_class_path": CANCELLED, "traceback": "The task was cancelled."}
+    status = TaskResultStatus.FAILED.value
+    return {"status": status, "finished_at": now, "cancelled_at": now, "errors": [error]}
+
+
+def _insert(envelope: Envelope, using: str) -> bool:
+    """Write the row of a task that has not begun; return False if it has one."""
+    try:
+        with own_transaction(using):
+            TaskRun.objects.using(using).create(**envelope.columns, **_ended())
+    except IntegrityError:
+        return False
+    return True

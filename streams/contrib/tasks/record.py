@@ -1,0 +1,205 @@
+"""Writes the row of a task that runs: its start, its end, and what it says of itself meanwhile."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from traceback import format_exception
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections
+from django.utils import timezone
+
+from streams.api import ReceivedMessage
+from streams.conf import name_prefix
+from streams.contrib.tasks import sql
+from streams.contrib.tasks.compat import TaskResultStatus
+from streams.contrib.tasks.envelope import Envelope
+from streams.database.clock import instant
+from streams.database.retrying import retrying
+from streams.database.sql.dialect import execute, fetch
+from streams.database.transactions import latest_rows
+from streams.errors import LeaseLost, storable
+from streams.models.dead import cut
+from streams.models.fields import to_db
+from streams.produce.identity import producer_name
+
+# The newest errors of a task that are kept.
+ERRORS = 20
+
+
+@dataclass
+class Record:
+    """The row of a task, as the attempt that runs has written it."""
+
+    envelope: Envelope
+    message: ReceivedMessage
+    using: str
+    token: int = field(default_factory=lambda: secrets.randbits(62))
+    pk: int = 0
+    status: str = TaskResultStatus.RUNNING.value
+    attempts: int = 1
+    attempts_before: int = 0
+    worker_ids: list[str] = field(default_factory=list)
+    errors: list[dict[str, str]] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
+    attempted_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancelled: bool = False
+    found_token: int = 0  # of the attempt before this one
+
+    @property
+    def is_first_of_round(self) -> bool:
+        """Tell whether the group gives the task out anew: at first, by a redrive or a replay."""
+        return self.message.attempt == 1
+
+    def insert(self) -> bool:
+        """Record the first start; return False if the task has a row, which is read then."""
+        if retrying(self._insert, self.using):
+            return True
+        if not self.find():
+            raise LeaseLost  # somebody has deleted it since
+        # A lost reply: the first try has inserted it.
+        return self.found_token == self.token
+
+    def _insert(self) -> bool:
+        one, now = self.envelope, timezone.now().astimezone(UTC)
+        parameters: list[Any] = [
+            one.result_id,
+            one.message_id,
+            self.message.partition,
+            self.message.offset,
+            one.backend,
+            name_prefix() + one.queue,
+            one.path,
+            one.priority,
+            one.batch,
+            as_json(one.arguments),
+            to_db(one.run_after) if one.run_after else None,
+            to_db(one.enqueued_at),
+            to_db(now),
+            to_db(now),
+            self.token,
+            as_json([producer_name()]),
+            as_json(one.metadata),
+        ]
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql.INSERT_RUN[connections[self.using].vendor], parameters)
+            if not cursor.rowcount:
+                return False
+            self.pk = cursor.lastrowid
+        self.worker_ids, self.metadata = [producer_name()], dict(one.metadata)
+        self.started_at = self.attempted_at = now
+        return True
+
+    def find(self) -> bool:
+        """Read the row as earlier attempts have left it; return False if there is none."""
+        rows = retrying(fetch, self.using, self.using, sql.READ_RUN, [self.envelope.result_id])
+        if not rows:
+            return False
+        (
+            self.pk,
+            self.status,
+            self.found_token,
+            self.attempts,
+            self.attempts_before,
+            workers,
+            errors,
+            metadata,
+            started,
+            cancelled,
+        ) = rows[0]
+        self.worker_ids, self.errors = json.loads(workers), json.loads(errors)
+        self.metadata = json.loads(metadata)
+        self.started_at = instant(started) if started else None
+        self.cancelled = cancelled is not None
+        return True
+
+    def begin_round(self) -> None:
+        """Let a task that was redriven or replayed wait, with all its attempts again."""
+        values = [self.pk, self.found_token]
+        retrying(execute, self.using, self.using, sql.BEGIN_ROUND, values)
+
+    def begin_again(self) -> None:
+        """Record the start of a further attempt. Raises LeaseLost if another one has begun."""
+        now = timezone.now().astimezone(UTC)
+        if self.is_first_of_round and self.status != TaskResultStatus.READY:
+            self.attempts_before, self.started_at = self.attempts, None
+        self.worker_ids.append(producer_name())
+        self.attempts += 1
+        self.attempted_at = now
+        self.started_at = self.started_at or now
+        values = [
+            self.token,
+            self.attempts,
+            self.attempts_before,
+            as_json(self.worker_ids),
+            to_db(self.started_at),
+            to_db(now),
+            self.message.partition,
+            self.message.offset,
+            self.pk,
+            self.found_token,
+        ]
+        if not retrying(execute, self.using, self.using, sql.START_RUN, values):
+            self._make_sure(TaskResultStatus.RUNNING)
+        self.status = TaskResultStatus.RUNNING.value
+        self.cancelled = False
+
+    def end(self, status: TaskResultStatus, value: Any = None) -> None:
+        """Record the end of this attempt. Raises LeaseLost if another one has begun since."""
+        ends = status != TaskResultStatus.READY
+        self.finished_at = timezone.now().astimezone(UTC) if ends else None
+        values = [
+            status.value,
+            to_db(self.finished_at) if self.finished_at else None,
+            as_json(self.errors[-ERRORS:]),
+            value if status == TaskResultStatus.SUCCESSFUL else None,
+            as_json(self.metadata),
+            self.attempts,
+            as_json(self.worker_ids),
+            self.pk,
+            self.token,
+        ]
+        with latest_rows(self.using):
+            if not retrying(execute, self.using, self.using, sql.END_RUN, values):
+                self._make_sure(status)
+        self.status = status.value
+
+    def _make_sure(self, status: TaskResultStatus) -> None:
+        """Raise LeaseLost unless an earlier try of this attempt, whose reply was lost, did it."""
+        parameters = [self.pk, self.token, status.value]
+        if not retrying(fetch, self.using, self.using, sql.ENDED_RUN, parameters):
+            raise LeaseLost
+
+    def postpone(self) -> None:
+        """Record that the task runs later, with this attempt unspent."""
+        self.attempts -= 1
+        self.worker_ids.pop()
+        self.end(TaskResultStatus.READY)
+
+    def note(self, error: BaseException) -> None:
+        """Add what an attempt has raised."""
+        kind = type(error)
+        trace = cut(storable("".join(format_exception(error))))
+        path = f"{kind.__module__}.{kind.__qualname__}"
+        self.errors.append({"exception_class_path": path, "traceback": trace})
+
+    def save_metadata(self, metadata: Mapping[str, Any]) -> None:
+        self.metadata = dict(metadata)
+        values = [as_json(self.metadata), self.pk, self.token]
+        retrying(execute, self.using, self.using, sql.SAVE_METADATA, values)
+
+    def is_cancelled(self) -> bool:
+        """Ask whether somebody has cancelled the task since it began."""
+        rows = retrying(fetch, self.using, self.using, sql.IS_CANCELLED, [self.pk])
+        return bool(rows and rows[0][0])
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, cls=DjangoJSONEncoder)

@@ -1,0 +1,243 @@
+"""Runs one task: the handler of every queue.
+
+Its start is written before it runs, and its end before the delivery is settled. So who is killed in
+between leaves a row that says what the next attempt has to do: run the task, or only settle.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from streams.api import ReceivedMessage
+from streams.consume.outcome.failure import ProcessDied
+from streams.contrib.tasks.compat import (
+    TaskError,
+    TaskResultStatus,
+    normalize_json,
+    task_backends,
+    task_finished,
+    task_started,
+)
+from streams.contrib.tasks.context import EmsTaskContext
+from streams.contrib.tasks.envelope import Envelope, NotATask, shown
+from streams.contrib.tasks.record import Record, as_json
+from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
+from streams.contrib.tasks.slots import HeldSlot, key_of, wait
+from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
+from streams.contrib.tasks.unique import free
+from streams.errors import LeaseLost, Postpone, Reject, Retry, describe
+from streams.sharding import alias_of
+
+
+class TaskFailed(Reject):
+    """The end of a task without attempts left; its dead letter shows the error of the task."""
+
+    shows_cause = True
+
+
+class TaskCancelled(Exception):
+    """The task was cancelled."""
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+def run_task(message: ReceivedMessage) -> None:
+    """Run the task of the message, or settle what an earlier attempt has ended."""
+    try:
+        envelope = Envelope.of(message.message_id, message.topic, message.headers, message.body)
+    except NotATask as error:
+        raise TaskFailed(str(error)) from error
+    _Attempt(Record(envelope, message, alias_of(message.topic))).make()
+
+
+class _Attempt:
+    """One attempt at a task."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._envelope = record.envelope
+        self._unknown: Exception | None = None
+        self._backend: Any = None
+        self._result: EmsTaskResult | None = None
+        try:
+            self._backend = task_backends[self._envelope.backend]
+            self._result = waiting(self._envelope)
+        except Exception as error:  # noqa: BLE001 - its module may raise anything
+            self._unknown = error
+
+    def make(self) -> None:
+        slot = self._slot()
+        if slot is None:
+            self._make()
+        elif self._takes(slot):
+            try:
+                self._make()
+            finally:
+                slot.free()
+
+    def _slot(self) -> HeldSlot | None:
+        """Return the slot that the task needs, if it has a limit."""
+        result = self._result
+        limit = getattr(result.task, "limit", None) if result else None
+        if result is None or limit is None:
+            return None
+        key = key_of(result.task, result.args, result.kwargs)
+        return HeldSlot(self._record, key, limit, self._record.token)
+
+    def _takes(self, slot: HeldSlot) -> bool:
+        """Take a slot; return False if the task has ended, and only its delivery is to settle."""
+        record = self._record
+        known = record.find()
+        if known and self._has_ended():
+            self._free(UNTIL_FINISH)
+            return False
+        if slot.take():
+            return True
+        if known and record.is_first_of_round:
+            record.begin_round()
+        raise Postpone(wait(), "all slots of its limit are taken")
+
+    def _make(self) -> None:
+        record = self._record
+        if not record.insert():
+            if self._has_ended():
+                self._free(UNTIL_FINISH)
+                return
+            if not record.is_first_of_round and self._is_spent(record.attempts):
+                record.token = record.found_token  # it ends the attempt that died
+                self._fail(ProcessDied())
+            record.begin_again()
+        self._free(UNTIL_START)
+        self._tell_start()
+        if self._unknown is not None:
+            self._failed(self._unknown)
+            return
+        try:
+            value = self._run()
+        except KeyboardInterrupt:
+            raise  # somebody ends the process: the task runs again, if it may
+        except LeaseLost:
+            raise
+        except Postpone:
+            record.postpone()
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises
+            self._failed(error)
+        else:
+            self._free(UNTIL_FINISH)
+            self._tell_end(_return_value=value)
+
+    def _free(self, until: str) -> None:
+        """Let a task like this be enqueued again, if it is unique until now."""
+        if self._envelope.unique == until:
+            free(self._envelope.message_id, self._record.using)
+
+    def _has_ended(self) -> bool:
+        """Tell whether there is only the delivery left to settle; raise if that is a failure."""
+        record = self._record
+        if record.status not in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED):
+            return False
+        if record.is_first_of_round and record.attempts:
+            return False  # it was redriven or replayed
+        if record.status == TaskResultStatus.FAILED and not record.cancelled:
+            self._free(UNTIL_FINISH)
+            last = record.errors[-1] if record.errors else {}
+            raise TaskFailed(last.get("exception_class_path", ""))
+        return True
+
+    def _run(self) -> Any:
+        record, result = self._record, self._result
+        assert result is not None  # noqa: S101 - or it would be unknown
+        task = result.task
+        atomic = self._option("atomic")
+        with transaction.atomic(using=record.using) if atomic else nullcontext():
+            arguments = result.args, result.kwargs
+            if task.takes_context:
+                context = EmsTaskContext(task_result=result, record=record)
+                returned = task.call(context, *arguments[0], **arguments[1])
+            else:
+                returned = task.call(*arguments[0], **arguments[1])
+            value = normalize_json(returned)
+            record.end(TaskResultStatus.SUCCESSFUL, as_json(value))
+        return value
+
+    def _failed(self, error: BaseException) -> None:
+        """Record that the attempt has failed, and raise what the group makes of it."""
+        record = self._record
+        record.note(error)
+        self._show_errors()
+        if isinstance(error, TaskCancelled):  # it was wanted: nobody has to look after it
+            record.end(TaskResultStatus.FAILED)
+            self._free(UNTIL_FINISH)
+            self._tell_end()
+            return
+        delay = None if isinstance(error, Reject) or self._is_spent() else self._delay(error)
+        if delay is None:
+            self._fail(error, noted=True)
+        record.end(TaskResultStatus.READY)
+        again = None if isinstance(delay, str) else delay
+        raise Retry(describe(error), delay=again) from error
+
+    def _delay(self, error: BaseException) -> timedelta | str | None:
+        if isinstance(error, Retry) and error.delay is not None:
+            return error.delay
+        return delay_of(self._option("backoff"), error, self._result)
+
+    def _fail(self, error: BaseException, *, noted: bool = False) -> None:
+        if not noted:
+            self._record.note(error)
+            self._show_errors()
+        self._record.end(TaskResultStatus.FAILED)
+        self._free(UNTIL_FINISH)
+        self._tell_end()
+        raise TaskFailed(describe(error)) from error
+
+    def _is_spent(self, attempts: int | None = None) -> bool:
+        record = self._record
+        made = (record.attempts if attempts is None else attempts) - record.attempts_before
+        return bool(made >= self._option("max_attempts"))
+
+    def _option(self, name: str) -> Any:
+        """Return an option of the task, or of its backend."""
+        own = getattr(self._result.task, name, None) if self._result else None
+        if own is not None and own is not ...:
+            return own
+        if name == "backoff" and self._result and own is None and hasattr(self._result.task, name):
+            return None
+        return getattr(self._backend.known, name) if self._backend else _WITHOUT_BACKEND[name]
+
+    def _tell_start(self) -> None:
+        record = self._record
+        if self._result is None:
+            return
+        renew(
+            self._result,
+            status=TaskResultStatus.RUNNING,
+            started_at=shown(record.started_at),
+            last_attempted_at=shown(record.attempted_at),
+            worker_ids=list(record.worker_ids),
+            metadata=record.metadata,
+        )
+        self._show_errors()
+        task_started.send_robust(type(self._backend), task_result=self._result)
+
+    def _show_errors(self) -> None:
+        if self._result is not None:
+            renew(self._result, errors=[TaskError(**one) for one in self._record.errors])
+
+    def _tell_end(self, **values: Any) -> None:
+        record = self._record
+        if self._result is None:
+            return
+        finished = shown(record.finished_at)
+        renew(self._result, status=TaskResultStatus(record.status), finished_at=finished, **values)
+        task_finished.send_robust(type(self._backend), task_result=self._result)
+
+
+# Of a task whose backend is not in TASKS any more.
+_WITHOUT_BACKEND = {"max_attempts": 1, "backoff": None, "atomic": False}

@@ -1,0 +1,97 @@
+"""Lists the mutants of Django's tasks on topics."""
+
+from __future__ import annotations
+
+from tests.lab.mutants.mutant import Mutant
+
+HERE = "streams/contrib/tasks"
+TESTS = "tests/tasks_"
+
+TASKS = [
+    Mutant(
+        "an-end-without-the-token",
+        f"{HERE}/sql.py",
+        " WHERE `id` = %s AND `token` = %s AND `status` = 'RUNNING'\"\n)\n\n# Tells",
+        ' WHERE `id` = %s AND %s IS NOT NULL"\n)\n\n# Tells',
+        f"{TESTS}/test_kills.py::test_an_attempt_that_has_lost_its_lease_does_not_write_its_end",
+    ),
+    Mutant(
+        "a-task-that-has-ended-runs-again",
+        f"{HERE}/work.py",
+        "        if record.is_first_of_round and record.attempts:\n",
+        "        if True:\n",
+        f"{TESTS}/test_cancel.py::test_a_task_that_waits_is_cancelled",
+    ),
+    Mutant(
+        "a-death-spends-no-attempt",
+        f"{HERE}/work.py",
+        "if not record.is_first_of_round and self._is_spent(record.attempts):",
+        "if False:",
+        f"{TESTS}/test_kills.py"
+        "::test_a_task_that_kills_its_process_has_failed_and_its_neighbours_run",
+    ),
+    Mutant(
+        "a-redriven-task-has-no-attempts",
+        f"{HERE}/record.py",
+        "self.attempts_before, self.started_at = self.attempts, None",
+        "self.started_at = None",
+        f"{TESTS}/test_backend.py::test_a_redriven_task_has_all_its_attempts_again",
+    ),
+    Mutant(
+        "a-key-that-is-never-freed",
+        f"{HERE}/work.py",
+        "        if self._envelope.unique == until:\n",
+        "        if False:\n",
+        f"{TESTS}/test_unique.py::test_a_task_that_has_ended_may_be_enqueued_again",
+    ),
+    Mutant(
+        "a-slot-that-is-not-freed",
+        f"{HERE}/work.py",
+        "                slot.free()\n",
+        "                pass\n",
+        f"{TESTS}/test_limits.py::test_a_slot_is_free_after_a_success_and_after_a_failure",
+    ),
+    Mutant(
+        "the-slot-of-the-living-taken-over",
+        f"{HERE}/slots.py",
+        "if number >= self.limit or (token and self._is_held(place)):",
+        "if number >= self.limit:",
+        f"{TESTS}/test_limits.py::test_a_task_waits_while_all_slots_are_taken",
+    ),
+    Mutant(
+        "the-slot-of-the-dead-never-free",
+        f"{HERE}/slots.py",
+        "        return retrying(held.exists, self._using)\n",
+        "        return True\n",
+        f"{TESTS}/test_limits.py"
+        "::test_the_slot_of_a_process_that_died_is_free_once_its_delivery_has_ended",
+    ),
+    Mutant(
+        "priorities-by-turns",
+        f"{HERE}/queues.py",
+        "            ranked(topic_of(queue), GROUP, rank_of)\n",
+        "",
+        f"{TESTS}/test_priority.py::test_tasks_run_by_their_priority",
+    ),
+    Mutant(
+        "a-batch-ends-with-its-first-task",
+        f"{HERE}/batches.py",
+        "if ended < row.total:",
+        "if not ended:",
+        f"{TESTS}/test_batches.py::test_a_batch_ends_when_its_last_task_has_ended",
+    ),
+    Mutant(
+        "a-tick-is-sent-again",
+        f"{HERE}/schedules.py",
+        "        if not rows.filter(last_tick_at__lt=tick).update(last_tick_at=tick):\n",
+        "        if False:\n",
+        f"{TESTS}/test_schedules.py::test_of_the_missed_ticks_the_newest_one_is_enqueued",
+    ),
+    Mutant(
+        "a-tick-at-once",
+        f"{HERE}/schedules.py",
+        "task = self.task().using(run_after=shown(tick))",
+        "task = self.task()",
+        f"{TESTS}/test_schedules.py::test_a_tick_is_sent_before_its_time_and_runs_at_it",
+    ),
+]

@@ -1,0 +1,114 @@
+"""Whoever is killed, no task is lost, and only one that ran is begun again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from streams.chaos.forks import in_fork
+from streams.contrib.tasks.models import TaskRun
+from streams.models import DeadMessage, Delivery, RetryMessage
+from streams.observe.audit.walk import audit
+from tests.consuming import Process, consume_the_rest
+from tests.faults import Guillotine, strides
+from tests.hostapp.models import Handled, Order
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ONE_QUEUE = {"QUEUES": ["default"]}
+
+
+def consume_until_killed(point: int) -> None:
+    Guillotine(point).install()
+    Process("tasks").run_until_idle()
+
+
+@strides(17)
+@pytest.mark.timeout(400)
+def test_a_consumer_may_be_killed_between_any_two_statements(
+    use_tasks: Callable[..., Any], stride: int
+) -> None:
+    work = use_tasks(**ONE_QUEUE)
+    for point in count(1, stride):
+        # Three that may run twice, one that happens once, one that fails in any case.
+        plain = [work.note.enqueue(f"{point}-{n}") for n in range(3)]
+        once = work.order_once.enqueue(f"{point}")
+        wrong = work.fail.enqueue("no")
+        status = in_fork(partial(consume_until_killed, point))
+        assert status in (0, -9)
+        consume_the_rest("tasks")
+        for result in (*plain, once, wrong):
+            result.refresh()
+        assert [one.status for one in (*plain, once)] == ["SUCCESSFUL"] * 4
+        assert wrong.status == "FAILED"
+        times = Counter(Handled.objects.filter(topic="note").values_list("value", flat=True))
+        mine = sorted(times[f"{point}-{n}"] for n in range(3))
+        assert mine in ([1, 1, 1], [1, 1, 2])  # at most the one that ran
+        assert Order.objects.filter(number=str(point)).count() == 1
+        if status == 0:
+            break
+    assert point > 30  # it did die at many places
+    assert DeadMessage.objects.count() == TaskRun.objects.filter(status="FAILED").count()
+    assert not RetryMessage.objects.exists()
+    assert not Delivery.objects.open().exists()
+    assert audit("default") == []
+
+
+def test_a_task_that_kills_its_process_has_failed_and_its_neighbours_run(
+    use_tasks: Callable[..., Any], ems_settings: Callable[..., None]
+) -> None:
+    ems_settings(RETRY_DELAYS=[0.01])
+    work = use_tasks(**ONE_QUEUE)
+    before, killer, after = (
+        work.add.enqueue(1, 1),
+        work.die_at_first.enqueue("died"),
+        work.add.enqueue(2, 2),
+    )
+    assert in_fork(lambda: Process("tasks").run_until_idle()) == -9
+    consume_the_rest("tasks")
+    for result in (before, killer, after):
+        result.refresh()
+    assert (before.return_value, after.return_value) == (2, 4)
+    assert (before.attempts, killer.attempts, after.attempts) == (1, 1, 1)
+    assert killer.status == "FAILED"
+    assert killer.errors[0].exception_class.__name__ == "ProcessDied"
+    assert DeadMessage.objects.get().error_class.endswith("ProcessDied")
+
+
+def test_a_task_with_attempts_left_runs_again_after_the_death_of_its_process(
+    use_tasks: Callable[..., Any],
+) -> None:
+    work = use_tasks(**ONE_QUEUE)
+    result = work.die_once.enqueue()
+    assert in_fork(lambda: Process("tasks").run_until_idle()) == -9
+    result.refresh()
+    assert (result.status, result.attempts) == ("RUNNING", 1)
+    consume_the_rest("tasks")
+    result.refresh()
+    assert (result.status, result.return_value, result.attempts) == ("SUCCESSFUL", 2, 2)
+
+
+def test_an_attempt_that_has_lost_its_lease_does_not_write_its_end(
+    use_tasks: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process runs the task by then: what that one writes counts."""
+    from streams.contrib.tasks import record as records
+
+    work = use_tasks(**ONE_QUEUE)
+    result = work.order_once.enqueue("1")
+    end = records.Record.end
+
+    def late(self: Any, *args: Any) -> None:
+        TaskRun.objects.update(token=1)  # as another attempt does that has begun
+        end(self, *args)
+
+    monkeypatch.setattr(records.Record, "end", late)
+    Process("tasks").run_until_idle()
+    assert not Order.objects.exists()
+    result.refresh()
+    assert result.status == "RUNNING"
