@@ -172,7 +172,7 @@ class Bindings:
         topic = opened_topic(self._naming.bindings, using, FOR_EVER)
         rows = Message.objects.using(using).filter(partition=topic.partitions[0][0])
         for headers in retrying(list, using, rows.values_list("headers", flat=True)):
-            self._known.add(Binding(**headers))
+            self._known.add(Binding(**(headers or {})))
         return set(self._known)
 
     def add(self, binding: Binding) -> None:

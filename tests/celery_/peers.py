@@ -164,6 +164,7 @@ def run(suite: Suite, words: list[str]) -> bool:
         env |= {"REDIS_HOST": redis.hostname or "", "REDIS_PORT": str(redis.port)}
         env |= {"TEST_BACKEND": f"redis://{redis.netloc}/3"}
         plugins = ["-p", "no:django", "-p", "no:cacheprovider", "-p", "ems_set_up"]
+        plugins += ["-p", "celery.contrib.pytest"]  # the fixtures of its own suite
         options = ["-v", *plugins, "-o", CLASSES, f"--junitxml={xml}"]
         command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir"]
         subprocess.run([*command, str(tests), *suite.tests, *words], cwd=tests, env=env)

@@ -64,10 +64,13 @@ class Client:
         """Register the client in one more group, before its first claim there."""
         if group in self._groups:
             return
-        row = {"client_id": self.client_id, "group_id": group}
         consumers = Consumer.objects.using(self._using)
         defaults = {"lease_until": UtcNow(LEASE)}
-        retrying(lambda: consumers.update_or_create(defaults=defaults, **row), self._using)
+
+        def write() -> None:
+            consumers.update_or_create(defaults, client_id=self.client_id, group_id=group)
+
+        retrying(write, self._using)
         self._groups = [*self._groups, group]
 
     def renew(self) -> bool:
