@@ -69,8 +69,8 @@ def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
     """Return queries of the rows of each kind that belong to the group; the cursors come first."""
     return _of_group(
         group,
-        *(group.cursors, group.held_keys, group.retries, group.dead_letters, group.deliveries),
-        *(group.clients, group.buckets),
+        *(group.cursors, group.retries, group.dead_letters, group.deliveries, group.clients),
+        *(group.held_keys, group.buckets),
     )
 
 

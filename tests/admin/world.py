@@ -21,6 +21,7 @@ from streams.models import (
     ConsumerGroup,
     DeadMessage,
     Delivery,
+    HeldKey,
     KeyEntry,
     LetterEdit,
     Message,
@@ -170,6 +171,9 @@ def _make_world() -> World:
         name="orders", token="t", source="old", target="default", access="read-write", who=XSS
     )
     Reader.objects.create(checkpoint="c", topic=groups["mail"].topic, name=XSS)
+    retry = RetryMessage.objects.order_by("pk")[0]
+    held = {"group": retry.group, "partition": retry.partition, "head_offset": retry.offset}
+    HeldKey.objects.create(**held, key_hash=1, key=XSS)
     StressRun.objects.create(load={"messages": 10}, error=XSS, who=XSS)
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)

@@ -165,8 +165,15 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
     parsed: Callable[..., Any], run: Run
 ) -> None:
     groups("orders", "flights")
-    contents = {"cursors": 1, "retries": 1, "dead letters": 1, "deliveries": 1, "consumers": 0}
-    contents |= {"rate buckets": 0}
+    contents = {
+        "cursors": 1,
+        "held keys": 0,
+        "rate buckets": 0,
+        "retries": 1,
+        "dead letters": 1,
+        "deliveries": 1,
+        "consumers": 0,
+    }
     asked = ("ems_groups", "delete", "mail", "--topic", "orders")
     preview = {"group": "mail", "topic": "orders", "done": False, "contents": contents}
     assert parsed(*asked, "--dry-run") == preview
