@@ -190,9 +190,6 @@ def test_a_rate_at_which_nothing_holds_is_not_searched_for_ever(
 UNITS = {"send, one by one": 400.0, "send_many, 100 a call": 4.0, "sequence": 20.0, "purge": 10.0}
 
 
-TOGETHER = 1.5  # times the sum of the parts
-
-
 @pytest.fixture
 def unit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
@@ -202,7 +199,6 @@ def unit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
             {"name": "consume, one-message handler", plan.SERVER: 9.0, plan.CLIENT: 7.0},
         ],
         "sequence": [{"name": "sequence, 10,000 a pass", "ours": 50_000.0}],
-        "sustained-mysql": [{"name": "600 s", plan.SERVER: TOGETHER * (400 + 20 + 2 * 9 + 10)}],
     }
     monkeypatch.setattr(plan, "rows", found.__getitem__)
 
@@ -214,11 +210,11 @@ def planned(**wish: float) -> dict[str, float]:
 @pytest.mark.usefixtures("unit_costs")
 def test_a_plan_multiplies_the_unit_costs_by_the_rate() -> None:
     found = planned(rate=1e6, groups=2, cores=16, batch=100)
-    each = (4 + 20 + 2 * 3 + 10) * TOGETHER * plan.REPLICATION
+    each = (4 + 20 + 2 * 3 + 10) * plan.REPLICATION
     assert found["server CPU of a message, µs"] == pytest.approx(each)
     assert found["cores that work"] == pytest.approx(each)
-    assert found["servers of 16 cores"] == 11, "81 cores, half of 16 each"
-    assert found["partitions of a server"] == 2, "90,909 a second, and 50,000 for a sequencer"
+    assert found["servers of 16 cores"] == 7, "54 cores, half of 16 each"
+    assert found["partitions of a server"] == 3, "142,857 a second, and 50,000 for a sequencer"
     assert found["cores of the consumers, without their handlers"] == pytest.approx(2)
 
 

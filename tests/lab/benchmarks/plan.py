@@ -2,9 +2,8 @@
 
 ``python -m tests.lab.benchmarks.plan --rate 1e6 --groups 2 --size 1024 --cores 16 --batch 100``.
 Each line says whether its figure was measured, follows from measured ones, or is assumed. It is a
-model. Sends, sequencer, groups and purge cost more together than each alone: how many times more is
-what the run of ten minutes has shown (``sustained``). No run has shown that a larger server keeps
-up with more.
+model: no run has shown that a server keeps up with so many commits, or purges so much beside its
+writers.
 """
 
 from __future__ import annotations
@@ -58,10 +57,8 @@ def plan(wish: Wish) -> Iterator[tuple[str, float, str]]:
     yield "server CPU of the sequencer, µs", sequence, MEASURED
     yield f"server CPU of {wish.groups} groups, µs", groups, MEASURED
     yield "server CPU of the purge, µs", purge, MEASURED
-    together = _together()
-    yield "all at once beside each alone, times", together, MEASURED
     yield "binary log and replica, times", REPLICATION, ASSUMED
-    each = (send + sequence + groups + purge) * together * REPLICATION
+    each = (send + sequence + groups + purge) * REPLICATION
     yield "server CPU of a message, µs", each, FOLLOWS
     busy = wish.rate * each / 1e6
     yield "cores that work", busy, FOLLOWS
@@ -86,16 +83,6 @@ def plan(wish: Wish) -> Iterator[tuple[str, float, str]]:
     yield "cores of the consumers, without their handlers", consumers, FOLLOWS
 
 
-def _together() -> float:
-    """Return how many times more the server works for a message when all goes on at once.
-
-    The sustained run sends one by one to two groups that handle one by one.
-    """
-    groups = 2 * _consuming(SERVER, 1)
-    alone = _sending(SERVER, 1) + _unit("sequence", SERVER) + groups + _unit("purge", SERVER)
-    return max(1.0, _row("sustained-mysql", "600 s")[SERVER] / alone)
-
-
 def _sending(column: str, batch: int) -> float:
     """Return the cost of a message in a call of so many: a cost of the call, and one for each."""
     alone, many = _unit("send,", column), _unit("send_many,", column)
@@ -116,7 +103,7 @@ def _row(section: str, name: str) -> dict[str, float]:
     for row in rows(section):
         if row["name"].startswith(name):
             return row
-    raise NotMeasured(f'Run first: make bench ARGS="{section.partition("-")[0]} --keep"')
+    raise NotMeasured(f'Run first: make bench ARGS="{section} --keep"')
 
 
 def table(wish: Wish) -> str:

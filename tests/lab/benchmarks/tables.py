@@ -325,7 +325,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "measured-failover": lambda: measured("failover"),
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
-    "measured-plan": lambda: measured("units", "consume", "sequence", "sustained-mysql"),
+    "measured-plan": lambda: measured("units", "consume", "sequence"),
     "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "resident", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),
