@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from django.apps import AppConfig
 from django.core.signals import setting_changed
 from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from streams.observe.work import Door
 
 
 class StreamsConfig(AppConfig):
@@ -24,6 +28,14 @@ class StreamsConfig(AppConfig):
         from streams.steps.redrives import step_redrives_if_due
 
         return {"redrives": step_redrives_if_due, "prepared": check_prepared_if_due}
+
+    def ems_work(self) -> list[Door]:
+        """Return by which door Celery's tasks come in, where EMS is its broker."""
+        from streams.celery.alias import is_broker
+        from streams.celery.naming import GROUP, Naming
+        from streams.observe.work import Door
+
+        return [Door("Celery", f"{Naming.prefix}.", GROUP)] if is_broker() else []
 
     def ready(self) -> None:
         from streams import (

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from django.conf import settings
+
 ALIASES = "kombu.transport"
 TRANSPORT = "streams.celery.transport:Transport"
 
@@ -42,3 +44,8 @@ def add_alias() -> None:
         _add(module)
     elif not any(isinstance(finder, _OnImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _OnImport())
+
+
+def is_broker() -> bool:
+    """Tell whether the settings name EMS as Celery's broker."""
+    return str(getattr(settings, "CELERY_BROKER_URL", "") or "").startswith("ems:")

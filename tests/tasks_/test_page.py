@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.test import Client
 from django.urls import reverse
 
+from streams import send
 from streams.contrib.tasks.apps import TasksConfig
-from streams.observe.work import Door
+from streams.deliver.poller import Poller
+from streams.models import ConsumerGroup, Topic
+from streams.observe.work import Door, doors
 from streams.testing import drain
 from tests.browser.worst.work import work as worst_work
 
@@ -61,11 +63,27 @@ def test_a_door_without_rows_is_read_from_deliveries(
     assert admin_client.get(reverse(URL)).status_code == 200
 
 
+def test_celery_has_a_door_where_ems_is_its_broker(
+    admin_client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(TasksConfig, "ems_work")
+    settings.CELERY_BROKER_URL = "ems://"
+    topic = Topic.objects.create(name="celery.mails")
+    group = ConsumerGroup.objects.create(topic=topic, name="celery")
+    group.cursors.create(partition=topic.partitions.get())
+    send("celery.mails", [[1], {}], tag="shop.tasks.announce")
+    Poller("default").look([])
+    door = figures(admin_client)
+    assert (door["title"], door["waiting"]) == ("Celery", 1)
+    (next_,) = door["next_tasks"]
+    assert (next_["queue"], next_["task"]) == ("mails", "shop.tasks.announce")
+
+
 def test_without_a_door_there_is_no_page(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(TasksConfig, "ems_work")
-    assert not any(hasattr(one, "ems_work") for one in apps.get_app_configs())
+    assert doors() == []
     assert admin_client.get(reverse(URL)).status_code == 403
     overview = admin_client.get(reverse("admin:ems_monitoring_overview_changelist"))
     assert reverse(URL) not in overview.text
