@@ -27,6 +27,7 @@ from streams.models import (
     Message,
     Move,
     PreparedRow,
+    RateBucket,
     Reader,
     RetryMessage,
     Rewind,
@@ -174,6 +175,7 @@ def _make_world() -> World:
     retry = RetryMessage.objects.order_by("pk")[0]
     held = {"group": retry.group, "partition": retry.partition, "head_offset": retry.offset}
     HeldKey.objects.create(**held, key_hash=1, key=XSS)
+    RateBucket.objects.create(group=groups["mail"])
     StressRun.objects.create(load={"messages": 10}, error=XSS, who=XSS)
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)

@@ -90,7 +90,10 @@ class _OfHeldKey(Act[HeldKey, LetGo]):
 
     @classmethod
     def is_offered(cls, row: HeldKey, using: str) -> bool:
-        found = holder_of(row, using)
+        try:
+            found = holder_of(row, using)
+        except NotBlocked:
+            return False
         return not found.is_running and not found.held.dead
 
     def preview(self, row: HeldKey, using: str) -> LetGo:
