@@ -104,17 +104,18 @@ class Hands:
 
     def begin(self, tags: Iterable[int]) -> None:
         """Note that messages are handled from now on: whoever finds this process dead must know."""
-        for tag in tags:
-            place = self._places.get(tag)
-            if place is None:
-                continue
-            hand, offset = place
-            if hand.in_any_order and not hand.begun & hand.bit(offset):
-                hand.begun |= hand.bit(offset)
-                hand.note()
-            elif not hand.begun:
-                hand.begun = 1
-                hand.slot.begin(offset, offset + 1)
+        with self._lock:  # the slot of a hand that is dropped is another's
+            for tag in tags:
+                if place := self._places.get(tag):
+                    self._begin(*place)
+
+    def _begin(self, hand: Hand, offset: int) -> None:
+        if hand.in_any_order and not hand.begun & hand.bit(offset):
+            hand.begun |= hand.bit(offset)
+            hand.note()
+        elif not hand.begun:
+            hand.begun = 1
+            hand.slot.begin(offset, offset + 1)
 
     def ack(self, tag: int) -> bool:
         """Note that a message has been handled; return False if it is not in hand any more."""
@@ -125,6 +126,8 @@ class Hands:
             hand, offset = place
             hand.settled |= hand.bit(offset)
             hand.note()
+            if not hand.in_any_order:
+                hand.slot.end(offset + 1)
             self._ended.add(hand)
             self.settled += 1
         return True
