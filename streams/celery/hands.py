@@ -57,12 +57,13 @@ class Hand:
 
 
 class Hands:
-    """All that is in hand. Any thread may say what ended; ``flush`` writes it, in one thread."""
+    """All that is in hand. Any thread may say what ended; ``flush`` writes it, one at a time."""
 
     def __init__(self, using: str, file: ProgressFile | NoFile) -> None:
         self._using = using
         self._file = file
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._free = [str(number) for number in range(MOST)]
         self._hands: set[Hand] = set()
         self._places: dict[int, tuple[Hand, int]] = {}  # by tag: the hand and the offset
@@ -169,6 +170,10 @@ class Hands:
 
         What could not be written, as the database is away, is written the next time.
         """
+        with self._writing:
+            return self._flush()
+
+    def _flush(self) -> bool:
         with self._lock:
             ended, self._ended = self._ended, set()
             failed, self._failed = self._failed, []

@@ -160,6 +160,7 @@ def run(suite: Suite, words: list[str]) -> bool:
         xml = folder / "results.xml"
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
         env |= {"TEST_BROKER": "ems://", "PYTHONWARNINGS": "ignore", "C_FORCE_ROOT": "1"}
+        env |= {"WORKER_LOGLEVEL": "INFO"}  # some tests of Celery read what its worker logs
         redis = urlsplit(os.environ.get("EMS_TEST_REDIS_URL", ""))
         env |= {"REDIS_HOST": redis.hostname or "", "REDIS_PORT": str(redis.port)}
         env |= {"TEST_BACKEND": f"redis://{redis.netloc}/3"}
