@@ -48,6 +48,7 @@ class Deliveries(virtual.QoS):  # type: ignore[misc]
     def prefetch_count(self, value: int) -> None:
         self.channel.intake.prefetch = value or 0
         self.channel.engine.wake()
+        self.channel.connection.signal()
 
     def can_consume(self) -> bool:
         return self.channel.intake.room() > 0
@@ -76,6 +77,8 @@ class Deliveries(virtual.QoS):  # type: ignore[misc]
         if engine.hands is not None:
             end(engine.hands)
         engine.settled(intake)
+        if intake.buffer:  # there is room for one of them: nobody else says so
+            self.channel.connection.signal()
 
 
 class Channel(virtual.Channel):  # type: ignore[misc]

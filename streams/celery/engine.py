@@ -256,6 +256,7 @@ class Engine:
         if self.client is None:
             self._register()
         assert self.client is not None and self.hands is not None  # noqa: S101, PT018
+        self.hands.flush()  # what whoever asks has given back is there again
         topics = [resolve(topic, self.using) for topic in self.naming.topics(queue)]
         sequence(self.using, [id_ for topic in topics for id_, _number in topic.partitions])
         for supply in self._singles.setdefault(queue, self._supplies_of(queue)):

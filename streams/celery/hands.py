@@ -57,12 +57,13 @@ class Hand:
 
 
 class Hands:
-    """All that is in hand. Any thread may say what ended; ``flush`` writes it, in one thread."""
+    """All that is in hand. Any thread may say what ended; ``flush`` writes it, one at a time."""
 
     def __init__(self, using: str, file: ProgressFile | NoFile) -> None:
         self._using = using
         self._file = file
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._free = [str(number) for number in range(MOST)]
         self._hands: set[Hand] = set()
         self._places: dict[int, tuple[Hand, int]] = {}  # by tag: the hand and the offset
@@ -104,17 +105,18 @@ class Hands:
 
     def begin(self, tags: Iterable[int]) -> None:
         """Note that messages are handled from now on: whoever finds this process dead must know."""
-        for tag in tags:
-            place = self._places.get(tag)
-            if place is None:
-                continue
-            hand, offset = place
-            if hand.in_any_order and not hand.begun & hand.bit(offset):
-                hand.begun |= hand.bit(offset)
-                hand.note()
-            elif not hand.begun:
-                hand.begun = 1
-                hand.slot.begin(offset, offset + 1)
+        with self._lock:  # the slot of a hand that is dropped is another's
+            for tag in tags:
+                if place := self._places.get(tag):
+                    self._begin(*place)
+
+    def _begin(self, hand: Hand, offset: int) -> None:
+        if hand.in_any_order and not hand.begun & hand.bit(offset):
+            hand.begun |= hand.bit(offset)
+            hand.note()
+        elif not hand.begun:
+            hand.begun = 1
+            hand.slot.begin(offset, offset + 1)
 
     def ack(self, tag: int) -> bool:
         """Note that a message has been handled; return False if it is not in hand any more."""
@@ -125,6 +127,8 @@ class Hands:
             hand, offset = place
             hand.settled |= hand.bit(offset)
             hand.note()
+            if not hand.in_any_order:
+                hand.slot.end(offset + 1)
             self._ended.add(hand)
             self.settled += 1
         return True
@@ -166,6 +170,10 @@ class Hands:
 
         What could not be written, as the database is away, is written the next time.
         """
+        with self._writing:
+            return self._flush()
+
+    def _flush(self) -> bool:
         with self._lock:
             ended, self._ended = self._ended, set()
             failed, self._failed = self._failed, []

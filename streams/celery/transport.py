@@ -82,6 +82,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         from celery.signals import task_prerun
 
         engine = self.engine
+        _acknowledge_at_once(loop)
         loop.add_reader(self._reading, self._on_readable)
         # A pool of processes says later what has begun; a task in this process says it here.
         loop.on_tick.add(lambda: engine.begun(_begun()))
@@ -168,6 +169,27 @@ class Transport(virtual.Transport):  # type: ignore[misc]
                     os.close(fd)
             self._reading = self._writing = -1
             self._engine = None
+
+
+def _acknowledge_at_once(loop: Any) -> None:
+    """Let what ends in the pool be noted as its result is read, not in the next turn of the loop.
+
+    Before that turn the loop may give the process its next task: killed then, both would run again.
+    Celery puts acknowledgements off for transports that write to a socket; these write to memory.
+    """
+    later = loop.call_soon
+    if getattr(later, "at_once", False):  # a loop outlives its connections
+        return
+
+    def call_soon(callback: Any, *args: Any) -> Any:
+        message = getattr(getattr(callback, "fun", None), "__self__", None)
+        if isinstance(message, virtual.Message) and isinstance(message.channel, Channel):
+            callback(*args)
+            return callback
+        return later(callback, *args)
+
+    call_soon.at_once = True  # type: ignore[attr-defined]
+    loop.call_soon = call_soon
 
 
 def _begun() -> list[int]:

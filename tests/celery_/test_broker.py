@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 from django.db import Error, transaction
 from kombu import Exchange, Queue
 
+from streams.celery.engine import Engine
 from streams.celery.naming import Naming
 from streams.errors import ConfigurationError, StreamsError, WrongDatabase
 from streams.models import Delivery, Message, State
@@ -55,6 +57,15 @@ def test_an_error_of_the_database_is_no_error_of_the_connection() -> None:
     with broker.connection() as connection:
         errors = connection.connection_errors + connection.channel_errors
     assert not any(issubclass(error, errors) for error in (Error, StreamsError))
+
+
+def test_what_is_given_back_can_be_got_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the thread that writes it has not been woken yet."""
+    monkeypatch.setattr(Engine, "_wake_keeper", lambda _self: None)
+    with broker.connection() as connection, closing(connection.SimpleQueue("back")) as queue:
+        queue.put("it")
+        queue.get_nowait().reject(requeue=True)
+        queue.get_nowait().ack()
 
 
 def test_a_task_in_a_transaction_on_another_database_is_refused() -> None:

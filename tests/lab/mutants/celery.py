@@ -12,8 +12,10 @@ SETTLE = "streams/consume/outcome/settle.py"
 REVOKE = "streams/operate/revoke.py"
 CHANNEL = "streams/celery/channel.py"
 ENVELOPE = "streams/celery/envelope.py"
+TRANSPORT = "streams/celery/transport.py"
 TESTS = "tests/guarantees/test_any_order.py"
 BROKER = "tests/celery_/test_broker.py"
+FAULTS = "tests/celery_/test_broker_faults.py"
 
 CELERY = [
     Mutant(
@@ -93,5 +95,19 @@ CELERY = [
         'deliver_at=_eta(given.get("eta")),',
         "deliver_at=None,",
         f"{BROKER}::test_what_has_an_eta_waits_in_the_inbox",
+    ),
+    Mutant(
+        "an-acknowledgement-in-the-next-turn-of-the-loop",
+        TRANSPORT,
+        "        _acknowledge_at_once(loop)\n",
+        "",
+        f"{FAULTS}::test_a_task_whose_result_was_read_is_not_repeated",
+    ),
+    Mutant(
+        "room-of-which-nobody-is-told",
+        CHANNEL,
+        "        if intake.buffer:",
+        "        if False:",
+        f"{FAULTS}::test_no_task_stays_in_the_worker_when_there_is_no_other_to_fetch",
     ),
 ]
