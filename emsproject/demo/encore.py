@@ -127,6 +127,7 @@ class Encore:
             self._wrong.append(
                 f"tickets and how often they were mailed: {tickets}, by {tasks} tasks"
             )
+            return
         self._say("celery", "a ticket and its task, committed: it is there, and its task ran once")
         self._say("", "a ticket and its task, rolled back: no ticket, and never a task")
 
