@@ -136,6 +136,20 @@ def test_interrupted_half_way_no_process_is_left_behind(
 
 
 @pytest.mark.exhaustive
+def test_interrupted_in_the_encore_no_worker_of_celery_is_left_behind(
+    run: Callable[..., Child], tmp_path: Path
+) -> None:
+    demo = run(*DEMO, "--flights", "3")
+    demo.expect("An encore")
+    wait_for(lambda: any("celery" in line for line in processes_of(tmp_path)), demo.text)
+    demo.send_signal(signal.SIGTERM)
+    assert demo.wait() == 128 + signal.SIGINT
+    assert processes_of(tmp_path) == []
+    assert not list((tmp_path / "stage").iterdir())
+    assert "Traceback" not in demo.text()
+
+
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the kernel's help")
 def test_a_demo_that_is_killed_outright_takes_its_processes_along(
     run: Callable[..., Child], tmp_path: Path
