@@ -1,7 +1,8 @@
 """Configures the EMS project. The environment is read here and nowhere else.
 
 DATABASE_URL           mysql://user:password@host:3306/name; default: SQLite in the state folder
-REDIS_URL              redis://host:6379/0; default: none, and consumers poll; also Celery's broker
+REDIS_URL              redis://host:6379/0, also Celery's broker; default: none, then consumers
+                       poll, and EMS is Celery's broker
 SECRET_KEY             default: made once and kept in the state folder
 ALLOWED_HOSTS          default: this machine
 HTTPS                  on: browsers send the cookies over TLS only; default: off
@@ -98,7 +99,7 @@ for _name in ("POLL_SECONDS", "DRAIN_SECONDS"):
         EMS[_name] = env.float(f"EMS_{_name}")
 
 # Celery is optional: consumers run the time-driven steps themselves.
-CELERY_BROKER_URL = REDIS_URL or None
+CELERY_BROKER_URL = REDIS_URL or "ems://"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True

@@ -21,7 +21,7 @@ Connection = Any
 # statement gives them an alias.
 NAMED = {
     "ems_topic": "`id`, `access`, `archive`",
-    "ems_group": "`id`, `topic_id`, `mode`, `ordered`, `tags`",
+    "ems_group": "`id`, `topic_id`, `mode`, `ordered`, `by_key`, `tags`",
 }
 
 LOCK_SECONDS = 20

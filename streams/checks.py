@@ -18,12 +18,14 @@ from linecache import getlines
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
 from django.db import DatabaseError, connections, router
 
+from streams.celery.naming import Naming
 from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
 from streams.consume.registry import Order, autodiscover, by_alias, registrations
@@ -34,7 +36,7 @@ from streams.consume.subscription import (
     start_hint,
     start_missing,
 )
-from streams.errors import StreamsError
+from streams.errors import ConfigurationError, StreamsError
 from streams.log.holdings import holdings
 from streams.log.routes import differ, routes_agree
 from streams.log.routes import hint as routes_hint
@@ -81,6 +83,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         *_state_dir(Path(settings().STATE_DIR)),
         *_enabled(),
         *_celery(),
+        *_broker(),
         *_shadows(),
         *_relays(),
     ]
@@ -331,6 +334,31 @@ def _celery() -> Iterator[CheckMessage]:
                 " whoever can write to the broker can run code."
             ),
             id="ems.W002",
+        )
+
+
+def _broker() -> Iterator[CheckMessage]:
+    """Yield an error if Celery's broker is EMS, on a database or with options that it cannot be."""
+    url = getattr(django_settings, "CELERY_BROKER_URL", None)
+    options = getattr(django_settings, "CELERY_BROKER_TRANSPORT_OPTIONS", None)
+    if "celery" in sys.modules:  # its configuration may not be in Django's settings
+        from celery import current_app
+
+        url = url or current_app.conf.broker_url
+        options = options or current_app.conf.broker_transport_options
+    if not isinstance(url, str) or not url.startswith("ems:"):
+        return
+    try:
+        Naming.of(urlsplit(url).hostname, options or {})
+    except ConfigurationError as error:
+        yield Error(
+            f"Celery cannot have EMS as its broker: {error}",
+            hint=(
+                "CELERY_BROKER_URL = 'ems://', or 'ems://alias' for the tables on another alias."
+                " CELERY_BROKER_TRANSPORT_OPTIONS = {'priority_steps': [3, 6]} gives each of these"
+                " priorities a topic."
+            ),
+            id="ems.E015",
         )
 
 

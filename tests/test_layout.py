@@ -33,8 +33,8 @@ FLOORS: dict[str, list[set[str]]] = {
         {"nouns"},
         {"process", "admin", "schedule", "metrics"},
         {"stress"},
-        {"management", "testing", "checks", "forwarding", "http", "celery"},
-        {"chaos"},
+        {"management", "testing", "forwarding", "http", "celery"},
+        {"chaos", "checks"},
         {"contrib"},  # apps of their own
         # Where Django, Celery and hosts look.
         {"apps", "tasks", "consumers", "routers", "templatetags", "migrations", "__init__"},

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.http import HttpRequest
 
-from emsproject.demo.models import Flight, Handled
+from emsproject.demo.models import Flight, Handled, Ticket
 
 
 class ReadOnlyModel(admin.ModelAdmin):  # type: ignore[type-arg]  # generic only in stubs
@@ -29,3 +29,8 @@ class FlightAdmin(ReadOnlyModel):
 class HandledAdmin(ReadOnlyModel):
     list_display = ("group", "partition", "offset", "attempt", "note")
     search_fields = ("=group", "=flight", "=attempt")
+
+
+@admin.register(Ticket)
+class TicketAdmin(ReadOnlyModel):
+    list_display = ("passenger", "flight", "mailed")

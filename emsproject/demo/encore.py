@@ -1,16 +1,18 @@
-"""Plays the encore of the demo: a delayed message, order by key, and a replay."""
+"""Plays the encore of the demo: a delayed message, order by key, a replay, and a Celery task."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from emsproject.demo.interruption import Interruption
-from emsproject.demo.models import Flight, Handled
-from emsproject.demo.processes import Child, running
+from emsproject.demo.models import Flight, Handled, Ticket
+from emsproject.demo.processes import Child, celery, manage, running
+from emsproject.demo.tickets import CardDeclined, sell
 from streams import send
 from streams.conf import database
 from streams.models import ConsumerGroup, Delivery, Message, Partition
@@ -25,11 +27,14 @@ PLANES = 4
 PARTITIONS = 3
 DELAY_SECONDS = 2.0
 LOOK_SECONDS = 0.05
-TIMEOUT_SECONDS = 60.0
+# More than a busy machine needs to start a process.
+TIMEOUT_SECONDS = 120.0
+# The topic of Celery's default queue.
+TASKS = "celery.celery"
 
 
 class Encore:
-    """Three more features, with one more process; ``run()`` returns what was wrong."""
+    """Four more features, with two more processes; ``run()`` returns what was wrong."""
 
     def __init__(
         self,
@@ -46,7 +51,7 @@ class Encore:
 
     def run(self) -> list[str]:
         create(GATES, PARTITIONS, database())
-        command = [
+        consume = manage(
             "ems_consume",
             "--no-supervisor",
             "--start",
@@ -55,13 +60,18 @@ class Encore:
             CALLS,
             "--topic",
             GATES,
-        ]
+        )
+        # What workers say to each other is of no use to one worker.
+        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+        work = celery("worker", "--pool", "solo", *quiet)
+        commands = {"encore": consume, "celery": work}
         self._console.print("An encore:")
-        with running({"encore": command}, self._folder, self._interruption) as (consumer,):
+        with running(commands, self._folder, self._interruption) as (consumer, worker):
             self._send()
             self._in_order(consumer)
             self._replayed(consumer)
             self._delayed(consumer)
+            self._with_its_row(worker)
         return [*self._wrong, *map(str, audit(database()))]
 
     def _send(self) -> None:
@@ -70,6 +80,9 @@ class Encore:
         for step in STEPS:
             for code, plane in self._planes.items():
                 send(GATES, {**plane.event(), "step": step}, key=code)
+        with suppress(CardDeclined):
+            sell("Smith", flight, is_paid=False)
+        sell("Jones", flight)  # the last one: when its task has run, one of Smith would have, too
 
     def _in_order(self, consumer: Child) -> None:
         rows = Handled.objects.filter(group=TOWER).order_by("id")
@@ -105,6 +118,18 @@ class Encore:
         if late < DELAY_SECONDS:
             self._wrong.append(f"a delayed message came after {late:.2f} s")
         self._say("delayed", f"sent for {DELAY_SECONDS:g} s later, came after {late:.2f} s")
+
+    def _with_its_row(self, worker: Child) -> None:
+        self._wait(worker, lambda: Ticket.objects.filter(mailed__gt=0).exists())
+        tickets = list(Ticket.objects.values_list("passenger", "mailed"))
+        tasks = Message.objects.filter(partition__topic__name=TASKS).count()
+        if tickets != [("Jones", 1)] or tasks != 1:
+            self._wrong.append(
+                f"tickets and how often they were mailed: {tickets}, by {tasks} tasks"
+            )
+            return
+        self._say("celery", "a ticket and its task, committed: it is there, and its task ran once")
+        self._say("", "a ticket and its task, rolled back: no ticket, and never a task")
 
     def _say(self, name: str, text: str) -> None:
         self._console.print(f"  {name:9} {text}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Defines the tables of the demo: flights, and what was handled."""
+"""Defines the tables of the demo: flights, what was handled, and tickets."""
 
 from __future__ import annotations
 
@@ -60,3 +60,14 @@ class Handled(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group}: {self.note}"
+
+
+class Ticket(models.Model):
+    """A ticket that was sold, which a Celery task mails."""
+
+    passenger = models.CharField(max_length=30)
+    flight = models.CharField(max_length=8)
+    mailed = models.PositiveIntegerField("times mailed", default=0)
+
+    def __str__(self) -> str:
+        return f"{self.passenger}, {self.flight}"

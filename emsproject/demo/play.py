@@ -12,7 +12,7 @@ from emsproject.demo.audit import Audit, audit
 from emsproject.demo.departures import TOPIC, DepartureCancelled, depart
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight
-from emsproject.demo.processes import Child, running
+from emsproject.demo.processes import Child, manage, running
 from emsproject.demo.screen import Display, display, report
 from emsproject.demo.tally import Tally
 from streams.consume.registry import autodiscover, registrations
@@ -47,7 +47,7 @@ class Play:
         tally = self._tally
         departures = sum(flight.departed is not None for flight in self._flights)
         commands = {
-            group: [
+            group: manage(
                 "ems_consume",
                 "--no-supervisor",
                 "--start",
@@ -56,7 +56,7 @@ class Play:
                 TOPIC,
                 "--group",
                 group,
-            ]
+            )
             for group in tally.groups
         }
         with (

@@ -31,15 +31,25 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def manage(*words: str) -> list[str]:
+    """Return what Python is given to run a command of ``manage.py``."""
+    return [str(settings.BASE_DIR / "manage.py"), *words]
+
+
+def celery(*words: str) -> list[str]:
+    """Return what Python is given to run a command of Celery."""
+    return ["-m", "celery", "--workdir", str(settings.BASE_DIR), "-A", "emsproject", *words]
+
+
 class Child:
-    """A process with one ``manage.py`` command; what it prints goes into a file."""
+    """A process of Python; what it prints goes into a file."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - only words of the demo itself
-                [sys.executable, str(settings.BASE_DIR / "manage.py"), *command],
+                [sys.executable, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

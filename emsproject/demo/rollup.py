@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from emsproject.demo.interruption import Interruption
-from emsproject.demo.processes import running
+from emsproject.demo.processes import manage, running
 from monitoring import java, report
 from monitoring.models import Leg
 from streams.conf import database
@@ -56,7 +56,7 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> bool:
 def _run(name: str, folder: Path, interruption: Interruption) -> float:
     """Run a job of Spark; return how many seconds it took."""
     started = time.monotonic()
-    with running({name: ["ems_spark", name]}, folder, interruption) as (job,):
+    with running({name: manage("ems_spark", name)}, folder, interruption) as (job,):
         while job.status is None:
             interruption.check()
             time.sleep(LOOK_SECONDS)

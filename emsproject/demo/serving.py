@@ -16,7 +16,7 @@ from rich.console import Console
 from emsproject.demo.departures import DepartureCancelled, depart, timetable
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight
-from emsproject.demo.processes import running
+from emsproject.demo.processes import manage, running
 from monitoring.sample.take import sample
 from streams.conf import database
 from streams.models import ConsumerGroup
@@ -41,10 +41,9 @@ def serve(
     get_user_model().objects.create_superuser(USER, password=password)
     port = _free_port()
     # --insecure serves static files without DEBUG; the server is for this machine only.
-    words = ["runserver", "--insecure", "--noreload", f"{HOST}:{port}"]
-    with running(
-        {"admin": words, "groups": ["ems_consume", "--no-supervisor"]}, folder, interruption
-    ) as children:
+    admin = manage("runserver", "--insecure", "--noreload", f"{HOST}:{port}")
+    groups = manage("ems_consume", "--no-supervisor")
+    with running({"admin": admin, "groups": groups}, folder, interruption) as children:
 
         def look() -> None:
             interruption.check()

@@ -255,6 +255,38 @@ def test_celery_that_is_configured_elsewhere_is_seen_too() -> None:
         before.set_current()
 
 
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("ems://nowhere", {}, "names no database"),
+        ("ems://", {"priority_steps": ["high"]}, "priority_steps"),
+    ],
+)
+def test_a_broker_that_cannot_work_is_an_error(
+    settings: Settings, url: str, options: dict[str, Any], said: str
+) -> None:
+    settings.CELERY_BROKER_URL = url
+    settings.CELERY_BROKER_TRANSPORT_OPTIONS = options
+    assert said in str(only(check_settings(), "ems.E015").msg)
+
+
+def test_a_broker_that_is_configured_elsewhere_is_seen_too() -> None:
+    celery = pytest.importorskip("celery")
+    before = celery.current_app._get_current_object()
+    try:
+        celery.Celery("host", broker="ems://nowhere").set_current()
+        assert "nowhere" in str(only(check_settings(), "ems.E015").msg)
+    finally:
+        before.set_current()
+
+
+@pytest.mark.parametrize("url", ["ems://", "ems://other", "amqp://nowhere//", ["ems://"], None])
+def test_a_broker_that_can_work_is_no_error(settings: Settings, url: Any) -> None:
+    settings.CELERY_BROKER_URL = url
+    settings.CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 60, "priority_steps": [3, 6]}
+    assert check_settings() == []
+
+
 def test_sqlite_without_immediate_transactions_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
