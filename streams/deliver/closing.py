@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from streams.consume.limits import Limits
-from streams.consume.outcome.failure import BodyUnread, Failure, HeldBack
+from streams.consume.outcome.failure import BodyUnread, Failure, KeyHeldBack
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.log.held_keys import room
@@ -52,7 +52,9 @@ class Closed:
     @property
     def outcome(self) -> Outcome:
         judged = self.settlement.judged
-        tried = [one for one in judged if not isinstance(one.failure.error, BodyUnread | HeldBack)]
+        tried = [
+            one for one in judged if not isinstance(one.failure.error, BodyUnread | KeyHeldBack)
+        ]
         return Outcome(
             done=len(self.span) - len(judged) - len(self.gone) - self.passed - self.parked,
             failed=len(tried),

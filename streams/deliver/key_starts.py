@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.db import connections
 
 from streams.api import ReceivedMessage
-from streams.consume.outcome.failure import HeldBack
+from streams.consume.outcome.failure import KeyHeldBack
 from streams.consume.rate import MICROSECONDS, Rate
 from streams.consume.registry import RateKey
 from streams.database.retrying import retrying
@@ -23,7 +23,7 @@ from streams.rules.key import key_hash
 AHEAD = int(AHEAD_SECONDS * MICROSECONDS)
 
 
-class Taken(NamedTuple):
+class KeySlots(NamedTuple):
     """How many slots of a key were taken, and when messages begin, by the monotonic clock.
 
     The taken ones have all come at ``earliest``, and the first one lasts until ``latest``. The
@@ -87,7 +87,7 @@ class KeyStarts:
         interval = self._rate.interval / MICROSECONDS
         for key, slots in taken.items():
             for place, message in enumerate(of_key[key][slots.number :]):
-                early[message.offset] = HeldBack(slots.again + place * interval)
+                early[message.offset] = KeyHeldBack(slots.again + place * interval)
         used = [slots for slots in taken.values() if slots.number]
         self._earliest = max((slots.earliest for slots in used), default=0.0)
         self._latest = min((slots.latest for slots in used), default=0.0)
@@ -101,7 +101,7 @@ class KeyStarts:
             raise TypeError(f"rate_key must return a text, not {key!r:.200}")
         return key
 
-    def _take(self, wanted: Mapping[int, int]) -> dict[int, Taken]:
+    def _take(self, wanted: Mapping[int, int]) -> dict[int, KeySlots]:
         """Take slots for so many messages of each key, and places in its queue for the others."""
         vendor = connections[self._using].vendor
         place = [self._group, *wanted]
@@ -121,7 +121,7 @@ class KeyStarts:
 
     def _of(
         self, key: int, wanted: int, before: float, after: float, now: int, slot: int, queued: int
-    ) -> Taken:
+    ) -> KeySlots:
         """Take slots of one key, whose bucket is locked; ``now`` is between the two readings."""
         rate = self._rate
         ahead = AHEAD if self._retry else 0
@@ -137,7 +137,7 @@ class KeyStarts:
         if wanted > number:
             queued = again + (wanted - number) * rate.interval
         execute(self._using, sql.WRITE_BUCKET, [end, queued, self._group, key])
-        return Taken(
+        return KeySlots(
             number,
             after + (end - rate.interval - now) / MICROSECONDS,
             before + (first - now + rate.late) / MICROSECONDS,

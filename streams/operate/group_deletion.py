@@ -70,7 +70,7 @@ def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
     return _of_group(
         group,
         *(group.cursors, group.held_keys, group.retries, group.dead_letters, group.deliveries),
-        *(group.clients, group.buckets),
+        *(group.clients, group.buckets, group.key_buckets),
     )
 
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send, send_many, signals
 from streams.consume.rate import MICROSECONDS, Rate
-from streams.deliver.key_starts import KeyStarts, Taken
+from streams.deliver.key_starts import KeySlots, KeyStarts
 from streams.errors import InvalidConsumer
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -224,7 +224,7 @@ def test_a_group_without_a_key_has_not_one_statement_more() -> None:
     assert not [one for one in queries if "ems_rate_key" in one["sql"]]
 
 
-def take(number: int, rate: str, holder: Delivery) -> Taken:
+def take(number: int, rate: str, holder: Delivery) -> KeySlots:
     return KeyStarts(holder, "tenant", Rate.of(rate))._take({7: number})[7]
 
 

@@ -85,6 +85,7 @@ def test_the_signatures_are_these():
         "mode",
         "start",
         "ordered",
+        "on_dead",
         "atomic",
         "tags",
         "max_retries",
@@ -92,6 +93,7 @@ def test_the_signatures_are_these():
         "consume_timeout",
         "rate",
         "burst",
+        "rate_key",
         "rehearsable",
         "body",
     ]

@@ -33,7 +33,7 @@ class BodyUnread(Exception):
         return str(self.__doc__)
 
 
-class HeldBack(Exception):
+class KeyHeldBack(Exception):
     """The rate of its key lets the message begin later: no attempt was made."""
 
     def __init__(self, until: float) -> None:
@@ -97,7 +97,7 @@ def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy)
     if isinstance(error, BodyUnread):  # no attempt was made
         soon = timedelta(seconds=settings().RETRY_DELAYS[0])
         return Judged(failure, Again(offset, attempt, soon, describe(error)))
-    if isinstance(error, HeldBack):
+    if isinstance(error, KeyHeldBack):
         return Judged(failure, Again(offset, attempt, error.delay, describe(error)))
     if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
         delay = error.delay if isinstance(error, Retry) else None

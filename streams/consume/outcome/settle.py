@@ -12,7 +12,7 @@ from django.db.models import Case, F, When
 
 from streams.consume.outcome.any_order import split
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
-from streams.consume.outcome.failure import Failure, HeldBack, Judged, judge
+from streams.consume.outcome.failure import Failure, Judged, KeyHeldBack, judge
 from streams.consume.outcome.parking import Parking, parking
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
@@ -86,7 +86,7 @@ def settle(
         comes_again = failures or delivery.failed or waits
         state = State.RETRY if comes_again else State.DONE
     vendor = connections[delivery.using].vendor
-    failed = [one for one in failures if not isinstance(one.error, HeldBack)]
+    failed = [one for one in failures if not isinstance(one.error, KeyHeldBack)]
     delivery.held_back = delivery.held_back or len(failed) < len(failures)
     told = {failure.offset: describe(failure.error) for failure in failed}
     errors = delivery.noted(told) if told else None
