@@ -150,7 +150,9 @@ def test_a_batch_gets_what_may_begin(atomic: bool) -> None:
     sent("a", "b", "a", "b", "c", "a")
     process.run_until_idle()
     assert calls == [["a", "b", "c"]]
-    assert sorted(RetryMessage.objects.values_list("offset", flat=True)) == [2, 3, 5]
+    due = dict(RetryMessage.objects.values_list("offset", "due_at"))
+    assert sorted(due) == [2, 3, 5]
+    assert due[5] - due[2] > timedelta(minutes=5)
     assert not list(audit("default"))
 
 

@@ -91,7 +91,7 @@ STARTS_AT_A_RATE = [
         KEY_STARTS,
         "KeyHeldBack(slots.again + place * interval)",
         "KeyHeldBack(slots.again)",
-        f"{KEY_RATES}::test_while_a_key_waits_the_others_of_its_claim_go_on",
+        f"{KEY_RATES}::test_a_batch_gets_what_may_begin",
     ),
     Mutant(
         "what-waits-spends-an-attempt",
