@@ -115,10 +115,11 @@ def limits(
     decorated = registration.batch if registration else None
     policy = _own_policy(group, registration)
     rate = rate_of(group, registration)
+    by_key = registration is not None and registration.rate_key is not None
     return Limits(
         batch=min(
-            # One call of a batch handler begins all its messages.
-            rate.at_once if rate and decorated else MAX_BATCH,
+            # One call of a batch handler begins all its messages. By key, some of them may wait.
+            rate.at_once if rate and decorated and not by_key else MAX_BATCH,
             MAX_BATCH,
             _first(
                 group.batch,

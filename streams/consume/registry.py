@@ -27,6 +27,9 @@ Failures = Mapping[ReceivedMessage, BaseException]
 # Of a partition, or of each key in it.
 Order = bool | Literal["key"]
 
+# The name of a header, or what gets a message and returns a text.
+RateKey = str | Callable[[ReceivedMessage], str]
+
 Async = Coroutine[Any, Any, None]
 AsyncFailures = Coroutine[Any, Any, Failures | None]
 
@@ -65,6 +68,7 @@ class Registration:
     body: TypedBody | None = None
     on_dead: Literal["hold"] | None = None
     rate: Rate | None = None
+    rate_key: RateKey | None = None
     # Of a partition, by its number: claims begin at the lowest, and not by turns. See ranked().
     rank: Callable[[int], int] | None = None
 
@@ -100,6 +104,7 @@ def consumer(
     consume_timeout: float | None = None,
     rate: str | None = None,
     burst: int | None = None,
+    rate_key: RateKey | None = None,
     rehearsable: bool = False,
 ) -> Callable[[OneHandler], OneHandler]: ...
 
@@ -122,6 +127,7 @@ def consumer(
     consume_timeout: float | None = None,
     rate: str | None = None,
     burst: int | None = None,
+    rate_key: RateKey | None = None,
     rehearsable: bool = False,
 ) -> Callable[[BatchHandler], BatchHandler]: ...
 
@@ -145,6 +151,7 @@ def consumer(
     consume_timeout: float | None = None,
     rate: str | None = None,
     burst: int | None = None,
+    rate_key: RateKey | None = None,
     rehearsable: bool = False,
 ) -> TypedHandler[ReceivedMessage[Body], OfOne]: ...
 
@@ -168,6 +175,7 @@ def consumer(
     consume_timeout: float | None = None,
     rate: str | None = None,
     burst: int | None = None,
+    rate_key: RateKey | None = None,
     rehearsable: bool = False,
 ) -> TypedHandler[Sequence[ReceivedMessage[Body]], OfBatch]: ...
 
@@ -189,6 +197,7 @@ def consumer(
     consume_timeout: float | None = None,
     rate: str | None = None,
     burst: int | None = None,
+    rate_key: RateKey | None = None,
     rehearsable: bool = False,
     body: Any = None,
 ) -> Callable[[Any], Any]:
@@ -219,7 +228,9 @@ def consumer(
 
     ``rate``: how many messages all processes of the group together begin, as "50/s", "90/m" or
     "10/h", and ``burst``: how many more there may be in one second, by default a tenth of it
-    (docs/guides/rates.md).
+    (docs/guides/rates.md). ``rate_key``: the rate counts for each key by itself, which is the value
+    of the header of this name, or what this function returns for a message. What may not begin yet
+    comes again when it may, with its attempt unspent, and the others go on.
 
     ``rehearsable``: the handler does nothing outside the databases of the project, or nothing that
     would matter. Only then may a rehearsal call it, whose transactions are rolled back
@@ -243,6 +254,7 @@ def consumer(
     _require(isinstance(atomic, bool), "atomic", "True / False")
     _require(rate is None or isinstance(rate, str), "rate", "a text such as '50/s'")
     _require(burst is None or (_is_count(burst, 1, 10**9) and rate is not None), "burst", BURST)
+    _require(_is_rate_key(rate_key), "rate_key", "the name of a header, or a function")
     _require(isinstance(rehearsable, bool), "rehearsable", "True / False")
     _require(isinstance(tags, list | tuple | set | frozenset), "tags", "a list of strings")
     wanted = tuple(validated_name(tag, "tag", MAX_TAG) for tag in tags)
@@ -255,6 +267,11 @@ def consumer(
     _require(on_dead in (None, "hold"), "on_dead", "None / 'hold'")
     if on_dead and ordered != "key":
         raise InvalidConsumer("on_dead='hold' needs ordered='key': only there keys are held.")
+    if rate_key is not None and (rate is None or ordered):
+        raise InvalidConsumer(
+            "rate_key needs a rate, and a group that is not ordered: what may not begin yet comes"
+            " after later messages."
+        )
     policy = None if retry is None else retry_policy(retry)
     typed = None if body is None else typed_body(body)
     limit = None if rate is None else Rate.of(rate, burst)
@@ -279,6 +296,7 @@ def consumer(
             body=typed,
             on_dead=on_dead,
             rate=limit,
+            rate_key=rate_key,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:
@@ -298,6 +316,10 @@ def ranked(topic: str, group: str, rank: Callable[[int], int]) -> None:
 
 def _is_count(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_rate_key(value: Any) -> bool:
+    return value is None or callable(value) or (isinstance(value, str) and value != "")
 
 
 def _is_start(value: Any) -> bool:

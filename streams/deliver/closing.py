@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from streams.consume.limits import Limits
-from streams.consume.outcome.failure import BodyUnread, Failure
+from streams.consume.outcome.failure import BodyUnread, Failure, KeyHeldBack
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.log.held_keys import room
@@ -52,7 +52,9 @@ class Closed:
     @property
     def outcome(self) -> Outcome:
         judged = self.settlement.judged
-        tried = [one for one in judged if not isinstance(one.failure.error, BodyUnread)]
+        tried = [
+            one for one in judged if not isinstance(one.failure.error, BodyUnread | KeyHeldBack)
+        ]
         return Outcome(
             done=len(self.span) - len(judged) - len(self.gone) - self.passed - self.parked,
             failed=len(tried),
@@ -88,7 +90,8 @@ def close(
     """
     span = range(delivery.progress, progress)
     unread = [Failure(n, BodyUnread()) for n in left_out.unread.intersection(span)]
-    failures = sorted([*failures, *unread], key=lambda failure: failure.offset)
+    early = [Failure(n, left_out.early[n]) for n in span if n in left_out.early]
+    failures = sorted([*failures, *unread, *early], key=lambda failure: failure.offset)
     blocking = failures if delivery.group.ordered else []
     parks = delivery.parks.keys() & span if delivery.group.by_key else set()
     if failures and delivery.group.by_key and room(delivery.group, delivery.using) > len(parks):

@@ -33,6 +33,7 @@ from streams.database.transactions import (
 )
 from streams.deliver.calls import Calls
 from streams.deliver.closing import Closed, Outcome, close
+from streams.deliver.key_starts import KeyStarts
 from streams.deliver.opening import exhausted, hold, open_whole
 from streams.deliver.pace import LONG_SECONDS, SHARED_SECONDS
 from streams.deliver.reading import Reading
@@ -78,6 +79,9 @@ class Handling(Calls):
         self._beside = beside
         self._others_idle = others_idle
         self._starts = starts or Starts(delivery.group, delivery.using)
+        self._key_starts: KeyStarts | None = None
+        if starts and limits.rate and registration.rate_key:
+            self._key_starts = KeyStarts(delivery, registration.rate_key, limits.rate)
         self._entered: AbstractContextManager[None] | None = None
         self._waiting = False
         self._reading = Reading(delivery, registration, retry)
@@ -112,6 +116,8 @@ class Handling(Calls):
         atomically = self._make_atomically if self.registration.atomic else None
         last = self.limits.one_call and len(self.delivery.offsets) > 1
         calls = self._one_call() if last else self._reading.calls(self._size)
+        if self._key_starts:
+            calls = self._key_starts.calls(calls, self._reading.left_out.early)
         try:
             self.make(calls, atomically)
         finally:
@@ -151,11 +157,15 @@ class Handling(Calls):
             if not retrying(self.delivery.extend, self._using, timeout):
                 raise LeaseLost
             self._extended = now
+        if self._key_starts and not self._key_starts.serve:
+            return False
         return self._starts.begin(len(messages), self._stopped)
 
     def _wait_for_slots(self, number: int) -> bool:
         self._waiting = True
         try:
+            if self._key_starts and not self._key_starts.wait(self._stopped):
+                return False
             return self._starts.ready(number, self._stopped)
         finally:
             self._waiting = False

@@ -38,6 +38,8 @@ class LeftOut:
     passed: set[int] = field(default_factory=set)  # without a tag that the group wants
     missing: set[int] = field(default_factory=set)  # gone for good
     unread: set[int] = field(default_factory=set)  # absent now, to be read once more
+    # May not begin yet, or have no key, in a group with a rate for each key; and why.
+    early: dict[int, Exception] = field(default_factory=dict)
 
 
 NOTHING = LeftOut()

@@ -166,14 +166,14 @@ class ProgressSlot(UnreadSlot):
     def _describe(self) -> None:
         out = self._left_out
         self._weight = _weight(out)
-        absent = _bits(out.missing | out.unread, self._first)
+        absent = _bits(out.missing | out.unread | out.early.keys(), self._first)
         marks = self._failed, absent, _bits(out.passed, self._first)
         texts = (mark.to_bytes(_BITS, "little") for mark in marks)
         self.copies.say(_CLAIM.pack(*self._delivery, self._first, *texts))
 
 
 def _weight(out: LeftOut) -> int:
-    return len(out.missing) + len(out.unread) + len(out.passed)
+    return len(out.missing) + len(out.unread) + len(out.passed) + len(out.early)
 
 
 def _bits(offsets: Iterable[int], first: int) -> int:

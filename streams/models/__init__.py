@@ -11,6 +11,7 @@ from streams.models.fields import UtcDateTimeField, UtcNow
 from streams.models.group import ConsumerGroup, Mode, Start
 from streams.models.held_key import HeldKey
 from streams.models.key import KeyEntry
+from streams.models.key_bucket import KeyBucket
 from streams.models.letter_edit import LetterEdit
 from streams.models.message import IMMEDIATE, BodyType, Message
 from streams.models.move import Move
@@ -42,6 +43,7 @@ __all__ = [
     "Delivery",
     "Dialect",
     "HeldKey",
+    "KeyBucket",
     "KeyEntry",
     "Kind",
     "LetterEdit",

@@ -140,6 +140,9 @@ class Delivery(models.Model):
     # Set on a claim whose messages run alone, since a process died with them. Not a column.
     alone = False
 
+    # Set once messages of the claim wait for the rate of their key. Not a column.
+    held_back = False
+
     @property
     def offsets(self) -> range:
         return range(self.first_offset, self.last_offset + 1)

@@ -122,6 +122,8 @@ def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
     possible = [what for count, what in counts if count > 0]
     if delivery.first_offset == delivery.last_offset and possible:
         return possible[0], ""
+    if delivery.first_offset == delivery.last_offset and delivery.state == State.RETRY:
+        return _("held back by the rate of its key"), ""
     # The delivery has the number of these, not their offsets.
     return ", ".join([_("done"), *(_("or %s") % what for what in possible)]), ""
 

@@ -70,7 +70,7 @@ def belongings(group: ConsumerGroup) -> list[models.QuerySet[Any]]:
     return _of_group(
         group,
         *(group.cursors, group.retries, group.dead_letters, group.deliveries, group.clients),
-        *(group.held_keys, group.buckets),
+        *(group.held_keys, group.buckets, group.key_buckets),
     )
 
 

@@ -60,7 +60,7 @@ class Turn:
         if self._runtime.lifecycle.stopping:
             return False
         starts = self._turns.claimer.starts
-        starts.rate = limits.rate
+        starts.rate = None if self._feed.registration.rate_key else limits.rate
         found = starts.look() and self._take(limits, wanted)
         if not found and starts.held:
             self._runtime.pool.hold(self._feed, starts.held_until)
@@ -71,7 +71,9 @@ class Turn:
         claimer = self._turns.claimer
         claimer.client_id = self._runtime.client.client_id
         claimer.pace.seconds = 0.0 if limits.one_call else limits.claim_seconds
-        if limits.rate:  # the slots of a claim are lost to those who are late
+        if (
+            limits.rate and claimer.starts.rate
+        ):  # the slots of a claim are lost to those who are late
             claimer.pace.seconds = min(claimer.pace.seconds, limits.rate.late / 2e6)
         claimer.pace.workers = limits.workers
         batch = limits.claimed_at_once(self._feed.registration)

@@ -12,19 +12,23 @@ from itertools import takewhile
 from typing import Any
 
 from django.apps import apps
+from django.db import connections
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 
 from streams import runtime_settings
 from streams.database import batches
 from streams.database.batches import delete_rows, in_batches
 from streams.database.retrying import retrying
+from streams.database.sql.rate_keys import A_DAY_AGO
 from streams.database.transactions import own_transaction
 from streams.models import (
     Cursor,
     DeadMessage,
     DedupKey,
     Delivery,
+    KeyBucket,
     Kind,
     LetterEdit,
     PreparedRow,
@@ -100,6 +104,13 @@ def prepared_messages(using: str) -> Iterator[int]:
     rows = PreparedRow._base_manager.using(using).filter(state__in=ended, disputed_at=None)
     old = rows.filter(decided_at__lt=UtcNow(-timedelta(days=days)))
     yield from _batches(old, "decided_at", using)
+
+
+def key_buckets(using: str) -> Iterator[int]:
+    """Delete the rate buckets of keys that have begun nothing for a day."""
+    day = RawSQL(A_DAY_AGO[connections[using].vendor], ())  # noqa: S611 - a constant
+    old = KeyBucket.objects.using(using).filter(next_slot__lt=day, queued_until__lt=day)
+    yield from _batches(old, "pk", using)
 
 
 def _batches(rows: QuerySet[Any], order: str, using: str) -> Iterator[int]:
@@ -194,6 +205,7 @@ OLD_ROWS: dict[str, Callable[[str], Iterator[int]]] = {
     "replays": replays,
     "dedup keys": dedup_keys,
     "prepared messages": prepared_messages,
+    "rate buckets": key_buckets,
 }
 
 

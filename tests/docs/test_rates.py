@@ -7,9 +7,11 @@ import re
 import pytest
 from django.core.management import call_command
 
+from streams import send
 from streams.consume.registry import registrations
 from streams.consume.subscription import subscribe
-from streams.models import ConsumerGroup
+from streams.models import ConsumerGroup, RetryMessage
+from tests.consuming import Process
 from tests.docs.documents import DOCS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("clean_registry")]
@@ -23,7 +25,24 @@ def test_the_consumers_of_the_page_have_the_rates_that_it_says() -> None:
     assert {one.group: str(one.rate) for one in registrations()} == {
         "mail": "50/s, burst=5",
         "stock": "50/s, burst=100",
+        "imports": "5/s, burst=1",
+        "webhooks": "60/m, burst=1",
     }
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_key_of_the_page_has_its_own_rate() -> None:
+    test_the_consumers_of_the_page_have_the_rates_that_it_says()
+    for name in ("tenant 1", "tenant 1", "tenant 2"):
+        send("imports", name, headers={"tenant": name})
+    for host in ("a.example", "b.example", "a.example"):
+        send("orders", {"host": host})
+    for group, waits in (("imports", [1]), ("webhooks", [2])):
+        process = Process(group)
+        process.run_until_idle()
+        assert process.feed.totals.done == 2
+        rows = RetryMessage.objects.filter(group__name=group, attempt=1)
+        assert list(rows.values_list("offset", flat=True)) == waits
 
 
 def test_the_commands_of_the_page_change_the_rate() -> None:

@@ -15,7 +15,8 @@ from streams.consume.outcome.settle import release
 from streams.consume.rate import Rate
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
-from streams.models import Delivery, Message, RateBucket
+from streams.deliver.key_starts import KeyStarts
+from streams.models import Delivery, KeyBucket, Message, RateBucket
 from tests.plans.seed import LIVE, Seed
 from tests.plans.statements import Statements, explained
 
@@ -185,6 +186,18 @@ def test_a_retry_ends_by_its_place(
     ends = [*statements.on("ems_retry_msg", "UPDATE"), *statements.on("ems_retry_msg", "DELETE")]
     assert ends
     assert {tuple(s.indexes) for s in ends} == {("ems_retry_msg.ems_retry_place",)}
+
+
+def test_takes_for_keys_have_their_buckets_by_hash(claimer: Claimer) -> None:
+    rows = [KeyBucket(group_id=10_000 + n, key_hash=n % 50) for n in range(3000)]
+    rows += [KeyBucket(group=claimer.group, key_hash=n) for n in range(1000)]
+    KeyBucket.objects.bulk_create(rows)
+    delivery = claimer.claim(10, MINUTE)
+    assert delivery
+    with explained() as statements:
+        KeyStarts(delivery, "tenant", Rate.of("5/s"))._take({7: 1, 8: 2, 2000: 1})
+    assert indexes(statements, "ems_rate_key") == {("ems_rate_key.ems_rate_key_place",)}
+    assert indexes(statements, "ems_rate_key", "UPDATE") == {("ems_rate_key.ems_rate_key_place",)}
 
 
 def test_a_take_of_slots_has_its_bucket_by_key(claimer: Claimer) -> None:

@@ -94,6 +94,7 @@ def test_the_signatures_are_these():
         "consume_timeout",
         "rate",
         "burst",
+        "rate_key",
         "rehearsable",
         "body",
     ]

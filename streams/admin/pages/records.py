@@ -10,7 +10,7 @@ from django.db import models
 from streams.admin.base import LargeAdmin, ReadOnly
 from streams.admin.parts.columns import Column, is_linked, short
 from streams.admin.parts.filled import ListedOnceFilled
-from streams.models import KeyEntry, Move, RateBucket, Rewind, StressRun
+from streams.models import KeyBucket, KeyEntry, Move, RateBucket, Rewind, StressRun
 
 
 class RecordAdmin(ListedOnceFilled, ReadOnly, LargeAdmin):
@@ -36,4 +36,4 @@ def _shown(field: Any) -> Column:
     return short(field.name) if is_text else field.name
 
 
-admin.site.register([KeyEntry, Move, RateBucket, Rewind, StressRun], RecordAdmin)
+admin.site.register([KeyBucket, KeyEntry, Move, RateBucket, Rewind, StressRun], RecordAdmin)

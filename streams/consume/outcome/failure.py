@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -30,6 +31,21 @@ class BodyUnread(Exception):
 
     def __str__(self) -> str:
         return str(self.__doc__)
+
+
+class KeyHeldBack(Exception):
+    """The rate of its key lets the message begin later: no attempt was made."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__()
+        self._until = until  # of the monotonic clock
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+    @property
+    def delay(self) -> timedelta:
+        return timedelta(seconds=max(0.0, self._until - time.monotonic()))
 
 
 class AttemptsExhausted(Exception):
@@ -81,7 +97,7 @@ def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy)
     if isinstance(error, BodyUnread):  # no attempt was made
         soon = timedelta(seconds=settings().RETRY_DELAYS[0])
         return Judged(failure, Again(offset, attempt, soon, describe(error)))
-    if isinstance(error, Postpone):
+    if isinstance(error, Postpone | KeyHeldBack):
         return Judged(failure, Again(offset, attempt, error.delay, describe(error)))
     if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
         delay = error.delay if isinstance(error, Retry) else None

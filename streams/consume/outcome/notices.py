@@ -13,7 +13,7 @@ from traceback import clear_frames
 from typing import Any
 
 from streams import signals
-from streams.consume.outcome.failure import BodyUnread
+from streams.consume.outcome.failure import BodyUnread, KeyHeldBack
 from streams.consume.outcome.flood import flood
 from streams.consume.outcome.settle import Settlement
 from streams.errors import Postpone, Reject, Retry, describe, text_of
@@ -52,7 +52,7 @@ def settled(
         tried = Attempt.of(delivery, one.failure.offset, topic)
         if one in settlement.dead:
             died(tried, error, name, delivery.using)
-        elif one.again and not isinstance(error, BodyUnread | Postpone):
+        elif one.again and not isinstance(error, BodyUnread | KeyHeldBack | Postpone):
             failed(tried, error, one.again.delay, name, delivery.using)
         # The frames of its traceback have the message, and what the handler made of it.
         clear_frames(error.__traceback__)

@@ -12,7 +12,7 @@ from django.db.models import Case, F, When
 
 from streams.consume.outcome.any_order import split
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
-from streams.consume.outcome.failure import Failure, Judged, judge
+from streams.consume.outcome.failure import Failure, Judged, KeyHeldBack, judge
 from streams.consume.outcome.parking import Parking, parking
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
@@ -82,19 +82,22 @@ def settle(
     state = State.START
     if ends:
         # What is parked comes again, as what has failed.
-        comes_again = failures or delivery.failed or delivery.parked or (plan and plan.parks)
+        waits = delivery.parked or delivery.held_back or (plan and plan.parks)
+        comes_again = failures or delivery.failed or waits
         state = State.RETRY if comes_again else State.DONE
     vendor = connections[delivery.using].vendor
-    told = {failure.offset: describe(failure.error) for failure in failures}
+    failed = [one for one in failures if not isinstance(one.error, KeyHeldBack)]
+    delivery.held_back = delivery.held_back or len(failed) < len(failures)
+    told = {failure.offset: describe(failure.error) for failure in failed}
     errors = delivery.noted(told) if told else None
     parameters = (
         progress,
         last_offset,
         state.value,
-        len(failures),
+        len(failed),
         missing,
         passed,
-        told[failures[-1].offset] if failures else None,
+        told[failed[-1].offset] if failed else None,
         errors,
         # While it is open, a start says that a death may have been of any of its messages.
         later(vendor, -running) if ends else None,
@@ -129,7 +132,7 @@ def settle(
     retrying(write, delivery.using)
     delivery.progress, delivery.last_offset = progress, last_offset
     delivery.errors = errors or delivery.errors
-    delivery.failed += len(failures)
+    delivery.failed += len(failed)
     delivery.missing += missing
     return settlement
 

@@ -12,6 +12,9 @@ POOL = "streams/process/pool.py"
 HANDLING = "streams/deliver/handling.py"
 RATES = "tests/streams/test_rates.py"
 
+KEY_STARTS = "streams/deliver/key_starts.py"
+KEY_RATES = "tests/streams/test_key_rates.py"
+
 STARTS_AT_A_RATE = [
     Mutant(
         "a-start-as-late-as-it-likes",
@@ -82,5 +85,47 @@ STARTS_AT_A_RATE = [
         "rate.at_once if rate and decorated else MAX_BATCH,",
         "MAX_BATCH,",
         f"{RATES}::test_a_batch_has_no_more_than_may_begin_at_once",
+    ),
+    Mutant(
+        "what-waits-comes-all-at-once",
+        KEY_STARTS,
+        "KeyHeldBack(slots.again + place * interval)",
+        "KeyHeldBack(slots.again)",
+        f"{KEY_RATES}::test_a_batch_gets_what_may_begin",
+    ),
+    Mutant(
+        "what-waits-spends-an-attempt",
+        "streams/consume/outcome/failure.py",
+        "Judged(failure, Again(offset, attempt, error.delay, describe(error)))",
+        "Judged(failure, Again(offset, attempt + 1, error.delay, describe(error)))",
+        f"{KEY_RATES}::test_while_a_key_waits_the_others_of_its_claim_go_on",
+    ),
+    Mutant(
+        "what-waits-has-failed",
+        "streams/consume/outcome/settle.py",
+        "failed = [one for one in failures if not isinstance(one.error, KeyHeldBack)]",
+        "failed = list(failures)",
+        f"{KEY_RATES}::test_while_a_key_waits_the_others_of_its_claim_go_on",
+    ),
+    Mutant(
+        "what-is-new-comes-before-what-waits",
+        KEY_STARTS,
+        "if queued > now and not self._retry:",
+        "if False:",
+        f"{KEY_RATES}::test_what_is_new_comes_after_those_that_wait",
+    ),
+    Mutant(
+        "a-slot-of-a-key-given-twice",
+        KEY_STARTS,
+        "end = first + number * rate.interval",
+        "end = first",
+        f"{KEY_RATES}::test_what_has_waited_begins_when_it_may_with_its_attempt_unspent",
+    ),
+    Mutant(
+        "a-bucket-that-was-deleted-begins-with-more",
+        "streams/database/sql/rate_keys.py",
+        "{CLOCK[vendor]} - {DAY}, 0)",
+        "0, 0)",
+        f"{KEY_RATES}::test_old_buckets_are_deleted_and_begin_with_no_more_than_they_had",
     ),
 ]
