@@ -22,6 +22,7 @@ from streams.models import (
     DeadMessage,
     Delivery,
     HeldKey,
+    KeyBucket,
     KeyEntry,
     LetterEdit,
     Message,
@@ -176,6 +177,7 @@ def _make_world() -> World:
     held = {"group": retry.group, "partition": retry.partition, "head_offset": retry.offset}
     HeldKey.objects.create(**held, key_hash=1, key=XSS)
     RateBucket.objects.create(group=groups["mail"])
+    KeyBucket.objects.create(group=groups["mail"], key_hash=1)
     StressRun.objects.create(load={"messages": 10}, error=XSS, who=XSS)
     run_steps()
     assert (DeadMessage.objects.count(), RetryMessage.objects.count()) == (3, 2)
