@@ -55,6 +55,9 @@ ONE_IS_ENOUGH = {
     "admin": ON_THE_IDLEST,  # pages over the same verbs, which have tests of their own
     "browser": ON_A_SERVER,  # what is on the screen, of the same pages
     "celery_": ON_ANY,  # tasks that call one function each
+    # Workers of Celery, on a server as those that people run: their processes claim side by side.
+    "celery_/test_broker.py": ON_A_SERVER,
+    "celery_/test_broker_faults.py": ON_A_SERVER,
     "chaos": ON_ANY,  # what chaos does with a test of a host project
     "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,  # its kills
     "commands": ON_ANY,  # words around the same verbs

@@ -23,7 +23,7 @@ from tests.faults import Relay
 from tests.hostapp.models import Handled, Order
 from tests.processes import Child, Spawn, wait_for
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 
 PATIENCE = 120
 

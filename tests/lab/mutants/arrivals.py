@@ -69,8 +69,8 @@ WHEN_SENT = [
     Mutant(
         "what-other-partitions-have-forgotten",
         CLAIM,
-        "        self.more = self.group.ordered or bool(self._known)\n",
-        "        self.more = False\n",
+        "self.group.ordered or bool(self._known) or bool(self.rank and taken)\n",
+        "False\n",
         f"{TESTS}::test_a_claim_says_whether_the_group_has_more",
     ),
 ]

@@ -1080,8 +1080,9 @@ PURGE = [
     Mutant(
         "growth-without-the-lock",
         "streams/operate/topics.py",
-        "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n",
-        "",
+        "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n"
+        "            new = growing",
+        "            new = growing",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_topic_that_grows_while_a_group_comes_gives_it_a_cursor",
         "mysql",
