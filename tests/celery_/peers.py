@@ -147,7 +147,7 @@ def unpacked(suite: Suite, folder: Path) -> Path:
 
 def results(path: Path) -> dict[str, str]:
     """Return what became of each test: passed, failed or skipped."""
-    found = {}
+    found: dict[str, str] = {}
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
         kinds = {child.tag for child in case}
