@@ -91,6 +91,10 @@ SET_UP = "import django\n\ndjango.setup()\n"
 CLASSES = "python_classes=Test* test_*"  # as Celery's own configuration has it
 
 ONE_EACH = "drain_events() hands over one message, as on Redis, whose tests replace this one"
+TOO_LONG = (
+    "its tasks sleep 30 seconds in the one process of the worker, and it waits for all of them,"
+    " within its own limit of 20: no broker makes that shorter"
+)
 NO_PRIORITY = (
     "a queue of one process has no priorities: commands and replies come as they were sent"
 )
@@ -113,7 +117,7 @@ SUITES = {
         "5.7.0",
         "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0",
         ("t/integration/test_canvas.py", "t/integration/test_tasks.py"),
-        {},
+        {"test_tasks::test_revoked_by_headers_complex_canvas": TOO_LONG},
         {"ems_set_up.py": SET_UP},
     ),
 }
@@ -143,11 +147,12 @@ def unpacked(suite: Suite, folder: Path) -> Path:
 
 def results(path: Path) -> dict[str, str]:
     """Return what became of each test: passed, failed or skipped."""
-    found = {}
+    found: dict[str, str] = {}
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
         kinds = {child.tag for child in case}
-        failed = bool(kinds & {"failure", "error"})
+        # A test with subtests is there several times.
+        failed = bool(kinds & {"failure", "error"}) or found.get(name) == "failed"
         found[name] = "failed" if failed else "skipped" if "skipped" in kinds else "passed"
     return found
 
