@@ -169,6 +169,7 @@ def test_deleting_a_group_shows_what_it_has_and_leaves_others_alone(
         "cursors": 1,
         "held keys": 0,
         "rate buckets": 0,
+        "rate buckets of keys": 0,
         "retries": 1,
         "dead letters": 1,
         "deliveries": 1,
