@@ -12,7 +12,6 @@ from rich.console import Console
 from emsproject.demo.interruption import Interruption
 from emsproject.demo.models import Flight, Handled, Ticket
 from emsproject.demo.processes import Child, celery, manage, running
-from emsproject.demo.tickets import CardDeclined, sell
 from streams import send
 from streams.conf import database
 from streams.models import ConsumerGroup, Delivery, Message, Partition
@@ -75,6 +74,9 @@ class Encore:
         return [*self._wrong, *map(str, audit(database()))]
 
     def _send(self) -> None:
+        # The consumers import this module, and need no Celery.
+        from emsproject.demo.tickets import CardDeclined, sell
+
         flight = next(iter(self._planes.values()))
         send(CALLS, flight.event(), key=flight.code, delay=DELAY_SECONDS)
         for step in STEPS:
