@@ -14,7 +14,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def managed() -> list[type[models.Model]]:
-    of_ems = [apps.get_app_config(label) for label in ("ems", "ems_monitoring")]
+    labels = {"ems", "ems_monitoring", "ems_tasks"}
+    of_ems = [app for app in apps.get_app_configs() if app.label in labels]
     return [model for app in of_ems for model in app.get_models() if model._meta.managed]
 
 

@@ -82,7 +82,7 @@ STARTS_AT_A_RATE = [
     Mutant(
         "a-batch-larger-than-its-burst",
         "streams/consume/limits.py",
-        "rate.at_once if rate and decorated else MAX_BATCH,",
+        "rate.at_once if rate and decorated and not by_key else MAX_BATCH,",
         "MAX_BATCH,",
         f"{RATES}::test_a_batch_has_no_more_than_may_begin_at_once",
     ),
