@@ -88,6 +88,19 @@ def test_some_folders_run_on_each_server(chosen, monkeypatch: pytest.MonkeyPatch
     assert chosen("sqlite") == ["sqlite"]
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("case", range(3))
+def test_cases_of_one_test_take_turns_between_the_servers(
+    case: int, chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "ON_EACH_SERVER", {"test_suite.py"})
+    monkeypatch.setattr(tiers, "IN_TURNS", {"test_suite.py"})
+    turn = ["mariadb"] if case % 2 else ["mysql"]
+    assert chosen("sqlite", "mariadb", "mysql") == turn
+    assert chosen("mysql", "mariadb", tier="all") == ["mysql", "mariadb"]
+    assert chosen("mariadb") == ["mariadb"]
+
+
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_sqlite_leaves_what_takes_long_in_some_folders_to_servers(

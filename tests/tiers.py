@@ -102,6 +102,9 @@ ONE_IS_ENOUGH = {
     },
 }
 ON_EACH_SERVER = {"plans", "concurrency", "guarantees"}
+# Of these, in the commit tier, the cases of one test take turns between the servers.
+IN_TURNS = {"concurrency", "guarantees"}
+SERVERS = ("mysql", "mariadb")
 # SQLite is for development. Also when all is run, it leaves to the servers what takes long here.
 LEFT_TO_SERVERS = {"concurrency", "guarantees", "spark"}
 
@@ -127,6 +130,9 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
             return "mariadb_11" not in marks
         if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
             return "slow" in marks or not asks_for_every_database(item, marks)
+        if VENDOR in SERVERS and (case := case_in_turn(item, marks)) is not None:
+            servers = [name for name in SERVERS if name in possible]
+            return servers[case % len(servers)] != VENDOR
     elif TIER == "all":
         if preferred != ON_ANY and "any_database" not in marks:
             left = len(possible) > 1 and folder_of(item) in LEFT_TO_SERVERS
@@ -173,6 +179,19 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
 def asks_for_every_database(item: pytest.Item, marks: set[str]) -> bool:
     """Tell whether a test is to run on each database, also on SQLite."""
     return "every_database" in marks or "vendor" in _fixtures(item)
+
+
+def case_in_turn(item: pytest.Item, marks: set[str]) -> int | None:
+    """Return the number of a case of a test whose cases take turns; None: each server has it.
+
+    With several parameters each value of one meets both servers.
+    """
+    if folder_of(item) not in IN_TURNS or preferred_databases(item, marks):
+        return None
+    if asks_for_every_database(item, marks) or not hasattr(item, "callspec"):
+        return None
+    indices: dict[str, int] = item.callspec.indices
+    return sum(indices.values())
 
 
 def folder_of(item: pytest.Item) -> str:
