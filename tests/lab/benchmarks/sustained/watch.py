@@ -15,7 +15,7 @@ from tests.lab.benchmarks.contender import processor_seconds, server_pid
 from tests.lab.benchmarks.server import connect, execute, name
 from tests.lab.benchmarks.sustained.traffic import TOPIC
 
-LOOK_SECONDS = 1.0  # between two looks at the lag
+LOOK_SECONDS, HELD_LOOK_SECONDS = 1.0, 10.0  # between two looks at the lag
 QUERY_SECONDS = 0.05  # between two queries of the bystander
 BYSTANDERS = 1000  # rows of its table
 MB = 1e6
@@ -86,7 +86,7 @@ def behind(plain: Any) -> float:
     return max((float(count) for _name, count in execute(plain, BEHIND)), default=0.0)
 
 
-def look(plain: Any, seen: Seen, until: float, most: float) -> bool:
+def look(plain: Any, seen: Seen, until: float, most: float, pause: float = LOOK_SECONDS) -> bool:
     """Look until the instant ``until``; return False as soon as the lag is above ``most``."""
     next_look, ids = time.monotonic(), cycle(range(BYSTANDERS))
     while time.time() < until:
@@ -94,7 +94,7 @@ def look(plain: Any, seen: Seen, until: float, most: float) -> bool:
         execute(plain, f"SELECT value FROM bench_bystander WHERE id = {next(ids)}")
         seen.bystander.append((time.monotonic() - began) * 1000)
         if began >= next_look:
-            next_look += LOOK_SECONDS
+            next_look += pause
             seen.lag.append(behind(plain))
             seen.history.append(_history(plain))
             if seen.lag[-1] > most:
