@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connections
 
@@ -240,7 +241,7 @@ def sequence_locked(
         raise Rewound
     if here and there not in ("", here) and seconds_on(here, using) < settle_seconds():
         raise Unsettled
-    due = fetch(using, sql.DUE_INBOX[vendor], [partition_id, DUE_PER_PASS]) if delayed else []
+    due = _lock_due(partition_id, using) if delayed else []
     immediate = fetch(using, sql.IMMEDIATE_INBOX[vendor], [partition_id, IMMEDIATE_PER_PASS])
     ids = [id_ for (id_,) in (*due, *immediate)]
     done = 0
@@ -262,6 +263,17 @@ def sequence_locked(
     note({partition_id: End(next_offset + done, epoch)}, using)
     full = len(due) == DUE_PER_PASS or len(immediate) == IMMEDIATE_PER_PASS
     return Pass(done, more=full or done < len(ids))
+
+
+def _lock_due(partition_id: int, using: str) -> list[Any]:
+    vendor, place = connections[using].vendor, [partition_id, DUE_PER_PASS]
+    found = fetch(using, sql.DUE_INBOX[vendor], place)
+    if not found:
+        return []
+    locked = {*fetch(using, sql.lock_due(vendor, [id_ for (id_,) in found]))}
+    if len(locked) < len(found) == DUE_PER_PASS:
+        return fetch(using, sql.LOCK_DUE_INBOX[vendor], place)
+    return [row for row in found if row in locked]
 
 
 def settle_seconds() -> float:

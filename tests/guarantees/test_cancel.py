@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from streams import StreamsError, cancel, consumer, send
+from streams.log import sequencer
 from streams.log.sequencer import sequence
 from streams.models import DedupKey, Message
 from streams.observe.audit.walk import audit
@@ -98,6 +99,21 @@ def test_a_cancel_in_an_open_transaction_does_not_stop_the_partition(seen, secon
     assert sorted(seen) == [1, 2, 3]
     assert other_one
     assert audit("default") == []
+
+
+@pytest.mark.mysql
+def test_as_many_cancels_as_a_pass_has_messages_keep_no_other_waiting(
+    second_connection, monkeypatch
+):
+    monkeypatch.setattr(sequencer, "DUE_PER_PASS", 2)
+    messages = [send("orders", n, delay=HOUR + timedelta(seconds=n)).message_id for n in range(4)]
+    advance(HOUR * 2)
+    other = second_connection()
+    with other.active():
+        transaction.set_autocommit(False)
+        assert {cancel(message) for message in messages[:2]} == {"cancelled"}
+    assert sequence("default").sequenced == 2
+    assert [*Message.objects.exclude(offset=None).values_list("pk", flat=True)] == messages[2:]
 
 
 LEVELS = ["read committed", "repeatable read"]
