@@ -67,9 +67,14 @@ ONE_IS_ENOUGH = {
     "docs": ON_ANY,  # what the pages say
     "e2e": ON_ANY,  # so do the host projects
     # Web servers, rights and words around claims and outcomes that have tests on every database.
-    "http": ON_A_SERVER,
+    "http": ON_THE_IDLEST,
     "http/test_consumers.py": ON_ANY,
     "http/test_shards.py": ON_ANY,
+    **{
+        f"http/test_{name}.py": ON_A_SERVER  # claims, and web servers that die
+        for name in ("acks", "busy", "hot", "poller", "pulling", "repeated_pulls")
+    },
+    **{f"http/test_web_{name}.py": ON_A_SERVER for name in ("kills", "servers")},
     # Pages, alarms and words over figures that have tests of their own, and plans on every server.
     "metrics": ON_THE_IDLER_SERVER,
     "monitoring": ON_THE_IDLER_SERVER,
@@ -81,6 +86,9 @@ ONE_IS_ENOUGH = {
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,
     "guarantees/test_talking.py": ON_ANY,
+    # Its random stories run on both.
+    "guarantees/test_order_of_keys.py::test_with_processes_side_by_side_that_are_killed"
+    "_each_key_is_handled_in_order": ON_A_SERVER,
     # Real processes, which take seconds: one server of the two. What they rely on, such as locks,
     # claims, leases, the sequencer and settlements, is tested on both.
     **{
