@@ -153,6 +153,7 @@ def test_wrong_options_say_what_is_wrong(read) -> None:
         ({"bounds": '{"99999": [0, 1]}'}, "partitions that are not there"),
         ({"purged": "maybe"}, "purged must be fail or skip"),
         ({"holes": "maybe"}, "holes must be fail or skip"),
+        ({"mode": "dropMalformed"}, "mode must be FAILFAST or PERMISSIVE, not 'DROPMALFORMED'"),
     ):
         with pytest.raises(Exception, match=said):
             read(**options).count()
