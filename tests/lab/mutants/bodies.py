@@ -69,8 +69,8 @@ BODIES = [
     Mutant(
         "spark-takes-what-it-does-not-know-for-a-body",
         "sparkjobs/source/arrow.py",
-        "            if logical_type(stored_type) not in BODY_TYPES:\n",
-        "            if not stored_type:\n",
+        "        if logical_type(stored_type) not in BODY_TYPES:\n",
+        "        if not stored_type:\n",
         f"{SPARK}::test_a_body_that_cannot_be_read_fails_the_read_and_is_named",
     ),
     # It would end the process, and every one that claims it next.
