@@ -14,8 +14,10 @@ from sparkjobs.database import connected
 from sparkjobs.rollup.waiting import waiting
 from streams import Outgoing, Postpone, ReceivedMessage, consumer, send_many
 from streams.deliver.key_starts import KeyStarts
+from streams.log.sequencer import sequence
 from streams.models import Delivery, KeyBucket, Kind, RetryMessage, State
 from streams.testing import advance, drain
+from tests.consuming import Process
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
@@ -89,9 +91,13 @@ def test_what_waits_for_the_rate_of_its_key_is_not_done(
         done.extend(one.offset for one in messages if one not in failed)
         return failed
 
+    process = Process("mail")
     send_many([Outgoing("orders", n, headers={"tenant": str(n // 4)}) for n in range(10)])
-    for _later in range(8):
-        drain()
+    sequence("default")
+    process.run_until_idle()
+    assert sorted(done) == [0, 4, 8]
+    for _later in range(5):
+        process.run_until_idle()
         assert len(done) == consumed(connection)
         KeyBucket.objects.update(next_slot=0, queued_until=0)
         advance(timedelta(days=1))

@@ -167,7 +167,10 @@ class Service:
 
         It is their PSS: what several have in common counts once.
         """
-        sizes = [_pss(pid) for pid in family(self.process.pid)]
+        sizes = []
+        with contextlib.suppress(OSError, IndexError):  # one of them has ended meanwhile
+            for pid in family(self.process.pid):
+                sizes.append(_pss(pid))
         return sum(sizes) // 1024, len(sizes)
 
 
