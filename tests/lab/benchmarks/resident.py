@@ -167,10 +167,9 @@ class Service:
 
         It is their PSS: what several have in common counts once.
         """
-        sizes = []
+        sizes: list[int] = []
         with contextlib.suppress(OSError, IndexError):  # one of them has ended meanwhile
-            for pid in family(self.process.pid):
-                sizes.append(_pss(pid))
+            sizes.extend(map(_pss, family(self.process.pid)))
         return sum(sizes) // 1024, len(sizes)
 
 
