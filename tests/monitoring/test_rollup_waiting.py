@@ -87,7 +87,9 @@ def test_what_waits_for_the_rate_of_its_key_is_not_done(
 
     @consumer("orders", group="mail", batch=10, rate="10/h", rate_key="tenant")
     def handle(messages: Any) -> dict[Any, Exception]:
-        failed = {one: ValueError("no") for one in messages if one.body == 7 and one.attempt == 1}
+        failed: dict[Any, Exception] = {
+            one: ValueError("no") for one in messages if one.body == 7 and one.attempt == 1
+        }
         done.extend(one.offset for one in messages if one not in failed)
         return failed
 

@@ -278,8 +278,9 @@ class HostileDay:
                 self.wait(one, one.offsets)
                 changes["state"] = one.state
                 for offset in one.offsets:  # another delivery may have passed it so before
-                    place = {"group": one.group, "partition": one.partition, "offset": offset}
-                    RetryMessage.objects.get_or_create(**place)
+                    RetryMessage.objects.get_or_create(
+                        group=one.group, partition=one.partition, offset=offset
+                    )
             Delivery.objects.filter(pk=one.pk).update(**changes, finished_at=ended)
         Partition.objects.update(next_offset=MESSAGES)
         Message.objects.filter(offset__gte=MESSAGES - LATER).update(sequenced_at=UtcNow())
