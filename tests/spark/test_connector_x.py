@@ -87,8 +87,8 @@ def test_a_statement_that_the_server_kills_is_no_end_of_the_log(
 ) -> None:
     pytest.importorskip("connectorx")
 
-    def slowly(self: reading.Task, sent: Any, where: list[Any], index: str) -> Any:
-        return whole(self, sent, [*where, ("SLEEP(0.02) = 0", None)], index)
+    def slowly(self: reading.Task, sent: Any, where: list[Any], *more: Any) -> Any:
+        return whole(self, sent, [*where, ("SLEEP(0.02) = 0", None)], *more)
 
     whole = reading.Task._arrays
     monkeypatch.setattr(reading.Task, "_arrays", slowly)
