@@ -23,6 +23,10 @@ class Missing(SparkJobsError):
     """Messages that the log of a partition must have are not there."""
 
 
+class UnreadableBody(SparkJobsError):
+    """What is stored of a body is not what EMS has written."""
+
+
 class ReplicaBehind(SparkJobsError):
     """The server for reading does not have the messages yet that are to be read."""
 

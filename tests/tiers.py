@@ -81,7 +81,9 @@ ONE_IS_ENOUGH = {
     "runtime": ON_A_SERVER,  # threads, signals and children
     # Of Spark's, each test reads one database; the plans of what the source reads are in plans/.
     "spark": ON_THE_IDLER_SERVER,  # all on one, since Java takes long to start
-    "spark/test_databases.py": ON_ANY,  # without Java
+    "spark/test_databases.py": ON_ANY,  # without Java, but for one
+    "spark/test_databases.py"
+    "::test_a_database_that_is_away_fails_its_part_and_the_other_is_rolled_up": ON_THE_IDLER_SERVER,
     "streams/test_audit_resets.py": ON_THE_IDLER_SERVER,
     # What a process says, holds and starts: the same on every database.
     "guarantees/test_memory.py": ON_ANY,

@@ -40,6 +40,7 @@ from sparkjobs.rollup.offsets import NEAR, Span, joined
 from sparkjobs.rollup.remembered import long_ones, look, remember
 from sparkjobs.rollup.runs import last_done
 from sparkjobs.rollup.tables import CONSUMPTION, ERRORS, LATENCY, Rows, Table
+from sparkjobs.rollup.waiting import WAITS, waiting
 from sparkjobs.rollup.windows import ROLL_UP, Say, Window, roll_up
 from sparkjobs.session import session
 from sparkjobs.source import here
@@ -56,8 +57,8 @@ SHORTEST = LATE + timedelta(minutes=1)
 SMALL = 200_000
 
 OF_DELIVERIES = (
-    *("group_id", "partition_id", "first_offset", "last_offset", "progress", "kind", "attempt"),
-    *("state", "client_id", "thread", "claimed_at", "finished_at"),
+    *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),
+    *("attempt", "state", "client_id", "thread", "claimed_at", "finished_at"),
     *("failed", "dead", "missing", "passed", "error", "errors"),
 )
 
@@ -204,7 +205,10 @@ class ConsumptionReader:
     messages: Messages
 
     def deliveries(self, since: datetime, until: datetime, long: Iterable[int]) -> DataFrame:
-        """Return the deliveries that ended in this time; ``long`` are ids of those to be added."""
+        """Return the deliveries that ended in this time; ``long`` are ids of those to be added.
+
+        Each has ``waits``, the offsets that it has passed without a call.
+        """
         first, end = ids_between(self.connection, since, until)
         options = {
             "config": self.config.path,
@@ -216,12 +220,18 @@ class ConsumptionReader:
             "end": str(end),
         }
         log = here.load(self.spark, only(DELIVERIES, *OF_DELIVERIES), options, end - first)
-        more = [row for id_ in long if not first <= id_ < end for row in self._delivery(id_)]
-        if more:
+        far = [id_ for id_ in long if not first <= id_ < end]
+        if more := [row for id_ in far for row in self._delivery(id_)]:
             log = log.unionByName(
                 self.spark.createDataFrame(more, only(DELIVERIES, *OF_DELIVERIES))
             )
-        return log
+        # After the rows of a small window are read: of each of them this sees what it has passed.
+        spans = [(first, end), *((id_, id_ + 1) for id_ in far)]
+        waits = [row for span in spans for row in waiting(self.connection, span, since, until)]
+        if waits:
+            there = self.spark.createDataFrame(waits, WAITS)
+            return log.join(f.broadcast(there), "id", "left")
+        return log.withColumn("waits", f.lit(None).cast("array<long>"))
 
     def errors(self, log: DataFrame, done: ArrowRows, since: datetime, until: datetime) -> Rows:
         """Return the classes of error, with the dead letters that were written in this time.

@@ -1,6 +1,7 @@
 """Computes the figures, in pure functions from DataFrame to DataFrame: no database, no clock.
 
 They take the columns of source/schemas.py, and return those of the tables of rollup/tables.py.
+Deliveries have one more: ``waits``, the offsets of rollup/waiting.py, or NULL.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ HOT_KEYS = 20
 WIDTH = 100
 # The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
+# The class of error of what the handler wants to see later: nothing has failed.
+POSTPONED = "Postpone"
 # What a delivery of several offsets has noted: the offsets that failed, by the text of the error.
 ERRORS = "map<string, array<long>>"
 # In characters: what the tables keep of the name of a class of error.
@@ -54,7 +57,7 @@ def traffic(messages: DataFrame) -> DataFrame:
 def consumption(deliveries: DataFrame) -> DataFrame:
     """Count what each thread of each client has finished for each group, by minute, in messages."""
     settled = f.col("progress") - f.col("first_offset")
-    not_done = f.col("failed") + f.col("missing") + f.col("passed")
+    not_done = f.col("failed") + f.col("missing") + f.col("passed") + _waits()
     # An ordered group has no retries: its cursor goes back, and the next attempt is a claim, too.
     again = (f.col("kind") == "retry") | (f.col("attempt") > 1)
     was_retry = again & (f.col("state") != "RELEASED")
@@ -66,7 +69,7 @@ def consumption(deliveries: DataFrame) -> DataFrame:
             f.count("*").alias("deliveries"),
             # Never below 0: a final failure whose body is gone counts as failed and as missing.
             f.sum(f.greatest(settled - not_done, f.lit(0))).alias("consumed"),
-            f.sum("failed").alias("failed"),
+            f.sum(f.col("failed") - _postponed()).alias("failed"),
             f.sum(was_retry.cast("long")).alias("retried"),
             f.sum("dead").alias("dead"),
             f.sum(_lost()).alias("lost"),
@@ -82,11 +85,11 @@ def first_attempts(deliveries: DataFrame) -> DataFrame:
     """Return the deliveries whose messages count for the latencies.
 
     Of those that gave messages back, what they had done before counts: mostly slow messages.
-    Those that have passed over all of theirs have handled none.
+    Those whose messages were all passed over, or wait for their key, have handled none.
     """
     first = (f.col("kind") == "new") & (f.col("attempt") == 1)
     settled = f.col("progress") - f.col("first_offset")
-    return _ended(deliveries).where(first & (settled > f.col("passed")))
+    return _ended(deliveries).where(first & (settled > f.col("passed") + _waits()))
 
 
 def touched(deliveries: DataFrame, block: int) -> DataFrame:
@@ -129,13 +132,14 @@ def latencies(
     buckets = f.explode(f.sequence(f.floor(first / width), f.floor(last / width)))
     handled = first_attempts(deliveries).select(
         *("group_id", "partition_id", "first_offset", "progress", "claimed_at", "finished_at"),
-        "passed",
+        *("passed", "waits"),
         buckets.alias("bucket"),
     )
     timed = (
         messages.withColumn("bucket", f.floor(f.col("offset") / width))
         .join(f.broadcast(handled) if small else handled, ["partition_id", "bucket"])
         .where((f.col("offset") >= first) & (f.col("offset") <= last) & _was_wanted(tags))
+        .where(~f.coalesce(f.array_contains("waits", f.col("offset")), f.lit(False)))
         .select("group_id", _minute("finished_at"), *(_leg(name) for name in LEGS))
     )
     percents = f.array(f.lit(0.5), f.lit(0.95), f.lit(0.99))
@@ -190,28 +194,13 @@ def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
 
     What a delivery has lost, and failures that it has not noted, count for its last error.
     ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
-    Only the name is used, since only letters have the module.
+    Only the name is used, since only letters have the module. What was postponed is left out.
     """
-    noted = f.map_entries(f.from_json(f.coalesce("errors", f.lit("{}")), ERRORS))
-    by_error = f.transform(
-        noted,
-        lambda one: f.struct(
-            one["key"].alias("text"), f.size(one["value"]).cast("long").alias("failed")
-        ),
-    )
-    count = f.aggregate(by_error, f.lit(0).cast("long"), lambda n, one: n + one["failed"])
-    rest = f.struct(
-        f.col("error").alias("text"), (f.col("failed") + _lost() - count).alias("failed")
-    )
     failed = (
         _ended(deliveries)
         .where(f.col("failed") + _lost() > 0)
-        .select(
-            "group_id",
-            _minute("finished_at"),
-            f.explode(f.concat(by_error, f.array(rest))).alias("one"),
-        )
-        .where("one.failed > 0")
+        .select("group_id", _minute("finished_at"), f.explode(_by_error()).alias("one"))
+        .where((f.col("one.failed") > 0) & ~_is_postponed(f.col("one")))
         .select(
             *("group_id", "minute"),
             _class(f.substring_index("one.text", ":", 1)),
@@ -264,6 +253,49 @@ def _lost() -> Column:
     taken = (f.col("state") == "RETRY") & f.col("error").startswith(PROCESS_DIED)
     unsettled = f.col("last_offset") + 1 - f.col("progress")
     return f.when(taken, unsettled).otherwise(f.lit(0))
+
+
+def _waits() -> Column:
+    """Return how many messages a delivery has passed that come again with their attempt unspent.
+
+    Of one offset, its state says it: nothing has failed, and it comes again.
+    """
+    alone = (f.col("first_offset") == f.col("last_offset")) & (f.col("state") == "RETRY")
+    settled = f.col("progress") - f.col("first_offset")
+    of_one = f.when(alone, f.greatest(settled - f.col("failed"), f.lit(0)))
+    of_many = f.when(f.col("waits").isNotNull(), f.size("waits"))
+    return f.coalesce(of_one, of_many, f.lit(0))
+
+
+def _by_error() -> Column:
+    """Return how many messages of a delivery have failed with which error, or were lost."""
+    noted = f.map_entries(f.from_json(f.coalesce("errors", f.lit("{}")), ERRORS))
+    by_error = f.transform(
+        noted,
+        lambda one: f.struct(
+            one["key"].alias("text"), f.size(one["value"]).cast("long").alias("failed")
+        ),
+    )
+    count = _sum(by_error)
+    rest = f.struct(
+        f.col("error").alias("text"), (f.col("failed") + _lost() - count).alias("failed")
+    )
+    return f.concat(by_error, f.array(rest))
+
+
+def _postponed() -> Column:
+    """Return how many of the failed messages were postponed."""
+    return f.when(f.col("failed") > 0, _sum(f.filter(_by_error(), _is_postponed))).otherwise(
+        f.lit(0)
+    )
+
+
+def _is_postponed(one: Column) -> Column:
+    return f.substring_index(one["text"], ":", 1) == POSTPONED
+
+
+def _sum(by_error: Column) -> Column:
+    return f.aggregate(by_error, f.lit(0).cast("long"), lambda n, one: n + one["failed"])
 
 
 def _class(name: Column) -> Column:

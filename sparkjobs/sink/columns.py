@@ -40,7 +40,7 @@ BODY = ("body", "value")
 # What the source gives of a message, and nobody can set: a table of SQL has it, with NULL.
 GIVEN = {
     *("partition_id", "offset", "message_id", "size", "producer", "delayed"),
-    *("created_at", "sequenced_at", "timestamp"),
+    *("created_at", "sequenced_at", "timestamp", "body_error"),
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +11,11 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
+from sparkjobs.source.schemas import BODY_ERROR
 from sparkjobs.source.splits import Range
-from streams.rules.stored_body import LOGICAL, from_stored, logical_type
+from streams.rules.body import BODY_TYPES
+from streams.rules.errors import DamagedBody
+from streams.rules.stored_body import from_stored, logical_type
 
 BATCH_ROWS = 10_000
 # The most bytes of the bodies of a batch: they fit into the cache of a processor, and 10,000 of the
@@ -39,20 +41,39 @@ def arrays(chunks: Iterator[Sequence[tuple[Any, ...]]], sent: StructType) -> Ite
 
 
 def with_logical_bodies(read: Arrays) -> Arrays:
-    """Return the columns with bodies and their types as they were sent, see stored_body.py."""
+    """Return the columns with bodies and their types as they were sent, see stored_body.py.
+
+    A body that cannot be read is null, and then there is a column BODY_ERROR that says why.
+    """
     if "body_type" not in read:
         return read
     types = read["body_type"]
-    compressed = pc.is_in(types, value_set=pa.array([*LOGICAL], types.type))
-    if not pc.any(compressed).as_py():
+    if pc.all(pc.is_in(types, value_set=pa.array(BODY_TYPES, types.type))).as_py():
         return read
     names = types.to_pylist()
     logical = pa.array(map(logical_type, names), types.type)
     if "body" not in read:
         return {**read, "body_type": logical}
     rows = zip(read["body"].to_pylist(), names, read["size"].to_pylist(), strict=True)
-    bodies = pa.array(starmap(from_stored, rows), read["body"].type)
-    return {**read, "body": bodies, "body_type": logical}
+    errors: dict[int, str] = {}
+    bodies = [_body(*row, at, errors) for at, row in enumerate(rows)]
+    found = {**read, "body": pa.array(bodies, read["body"].type), "body_type": logical}
+    if errors:
+        found[BODY_ERROR] = pa.array(map(errors.get, range(len(bodies))), pa.string())
+    return found
+
+
+def _body(
+    stored: bytes, stored_type: str, size: int, at: int, errors: dict[int, str]
+) -> bytes | None:
+    """Return the body of the row ``at``; None if it cannot be read, which ``errors`` gets."""
+    try:
+        if logical_type(stored_type) not in BODY_TYPES:
+            raise DamagedBody(f"The stored body is of an unknown type: {stored_type!r}.")
+        return from_stored(stored, stored_type, size)
+    except DamagedBody as error:
+        errors[at] = str(error)
+        return None
 
 
 def of_range(read: Arrays, columns: StructType, part: Range) -> pa.RecordBatch:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from sparkjobs.config import EVERY, Config
 from sparkjobs.database import Connection, connect, connected, fetch, stream
+from sparkjobs.errors import UnreadableBody
 from sparkjobs.instants import MICROSECONDS, microseconds
 from sparkjobs.source import connector_x
 from sparkjobs.source.arrow import (
@@ -25,8 +27,8 @@ from sparkjobs.source.arrow import (
 from sparkjobs.source.connector_x import address
 from sparkjobs.source.primary_key import apart, span
 from sparkjobs.source.replica import wait
-from sparkjobs.source.request import SourceRequest
-from sparkjobs.source.schemas import BODY, LOADED, VALUE, only
+from sparkjobs.source.request import FAILFAST, PERMISSIVE, SourceRequest
+from sparkjobs.source.schemas import BODY, BODY_ERROR, LOADED, OF_BODIES, VALUE, only
 from sparkjobs.source.shortage import check
 from sparkjobs.source.splits import Range, Split
 
@@ -38,7 +40,8 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, each once, in no order.
 
-    Raises Purged if some were purged while it read, Missing if some are not in the log.
+    Raises Purged if some were purged while it read, Missing if some are not in the log, and
+    UnreadableBody.
     """
     if not split.ranges:
         return
@@ -103,14 +106,16 @@ class Task:
             if instant is not None:
                 at = MICROSECONDS[self.vendor].format(f"r.`{request.source.finished}`")
                 where.append((f"{at} {comparison} %s", microseconds(instant)))
-        for read in self._arrays(_with_type(self.columns, request), where, request.source.index):
+        sent = _with_type(self.columns, request)
+        for read in self._arrays(sent, where, request.source.index, [part]):
             yield of_range(read, self.columns, part)
 
     def _by_primary_key(
         self, ranges: Sequence[Range], ids: Range
     ) -> Iterator[tuple[pa.RecordBatch, Counter[int]]]:
         (part,) = ranges
-        for read in self._arrays(self._sent(), [*_between(ids), *_of(part)], "PRIMARY"):
+        where = [*_between(ids), *_of(part)]
+        for read in self._arrays(self._sent(), where, "PRIMARY", ranges):
             batch = of_range(read, self.columns, part)
             yield batch, Counter({part.partition_id: batch.num_rows})
 
@@ -126,7 +131,7 @@ class Task:
             ("r.`offset` < %s", max(part.end for part in ranges)),
             (f"r.`partition_id` IN ({partitions})", None),
         ]
-        for read in self._arrays(sent, where, "PRIMARY"):
+        for read in self._arrays(sent, where, "PRIMARY", ranges):
             yield of_ranges(read, self.columns, ranges)
 
     def _by_offset(self, part: Range, ids: Range | None, found: int) -> Iterator[pa.RecordBatch]:
@@ -134,7 +139,7 @@ class Task:
         if ids is not None:
             # The index has the ids, too: the server looks up only those rows that are left.
             where.append((f"(r.`id` < {ids.first} OR r.`id` >= {ids.end})", None))
-        for read in self._arrays(self._sent(), where, self.request.source.index):
+        for read in self._arrays(self._sent(), where, self.request.source.index, [part]):
             batch = of_range(read, self.columns, part)
             found += batch.num_rows
             yield batch
@@ -155,7 +160,9 @@ class Task:
         names += [name for name in also if name not in names]
         return _with_type(only(LOADED, *(names or ["offset"])), self.request)
 
-    def _arrays(self, sent: StructType, where: Where, index: str) -> Iterator[Arrays]:
+    def _arrays(
+        self, sent: StructType, where: Where, index: str, ranges: Sequence[Range]
+    ) -> Iterator[Arrays]:
         select = self.request.source.select(self.vendor, sent, index)
         statement = f"{select} WHERE {' AND '.join(condition for condition, _ in where)}"
         values = [value for _, value in where if value is not None]
@@ -164,7 +171,34 @@ class Task:
         else:
             read = arrays(stream(self.connection, statement, values), sent)
         for found in map(with_logical_bodies, read):
-            yield {**found, VALUE: found[BODY]} if BODY in found else found
+            if BODY in found:
+                if BODY_ERROR not in found:
+                    found[BODY_ERROR] = pa.nulls(len(found[BODY]), pa.string())
+                elif self.request.mode == FAILFAST:
+                    self._refuse(found, ranges)
+                found[VALUE] = found[BODY]
+            yield found
+
+    def _refuse(self, found: Arrays, ranges: Sequence[Range]) -> None:
+        """Raise UnreadableBody for the first body that cannot be read, of a row that is wanted."""
+        for at in pc.indices_nonzero(found[BODY_ERROR].is_valid()).to_pylist():
+            row = {name: found[name][at].as_py() for name in found}
+            if place := self._place(row, ranges):
+                raise UnreadableBody(
+                    f"{place}: {row[BODY_ERROR].rstrip('.')}; with mode={PERMISSIVE} the body is"
+                    " null, and the rest is read"
+                )
+
+    def _place(self, row: Mapping[str, Any], ranges: Sequence[Range]) -> str:
+        """Return where a row is that has a body; nothing if it is in none of the ranges."""
+        at = f"offset {row['offset']}"
+        if not self.request.is_log:
+            return f"{row['topic']}/{row['partition']}: {at} (dead letter {row['id']})"
+        for part in ranges:
+            same = row.get("partition_id", part.partition_id) == part.partition_id
+            if same and part.first <= row["offset"] < part.end:
+                return f"{part.topic}/{part.number}: {at} (message {row['message_id']})"
+        return ""
 
     def _foreign(self) -> list[int]:
         """Return the partitions of other namespaces; usually there are none."""
@@ -179,9 +213,12 @@ class Task:
 
 
 def _with_type(columns: StructType, request: SourceRequest) -> StructType:
-    """Return the columns, with those that a body needs: it may be compressed."""
-    names = [name for name in columns.names if name != VALUE]
-    needed = (BODY, "body_type", "size") if {BODY, VALUE} & set(columns.names) else ()
+    """Return the columns, with those that a body needs: it may be compressed, or damaged."""
+    names = [name for name in columns.names if name not in (VALUE, BODY_ERROR)]
+    needed: tuple[str, ...] = ()
+    if OF_BODIES & set(columns.names):
+        place = ("message_id",) if request.is_log else ("topic", "partition", "id")
+        needed = (BODY, "body_type", "size", "offset", *place)
     return only(request.source.schema, *names, *(name for name in needed if name not in names))
 
 

@@ -15,12 +15,14 @@ from pyspark.sql.types import StructType
 from sparkjobs.config import VARIABLE, Config
 from sparkjobs.errors import BadOption
 from sparkjobs.source import kafka
-from sparkjobs.source.schemas import BODY, VALUE, only
+from sparkjobs.source.schemas import BODY, BODY_ERROR, VALUE, only
 from sparkjobs.source.selection import Selection
 from sparkjobs.source.tables import SourceTable, table
 from streams.rules.names import MAX_NAME
 
 FAIL, SKIP = "fail", "skip"
+# The modes of Spark's own sources that are about a body which cannot be read.
+FAILFAST, PERMISSIVE = "FAILFAST", "PERMISSIVE"
 
 # Rows of one task: enough to be worth its start, few enough to give all tasks the same work.
 SPLIT_ROWS = 50_000
@@ -40,6 +42,7 @@ class SourceRequest:
     until: datetime | None = None
     purged: str = FAIL
     holes: str = FAIL
+    mode: str = FAILFAST
     split_rows: int = SPLIT_ROWS
     namespace: str | None = None
     selection: Selection = field(default_factory=Selection)
@@ -54,6 +57,8 @@ class SourceRequest:
         # Spark may give the names in lower case.
         given = {name.lower(): value for name, value in options.items()}
         given.pop("path", None)  # load() of Spark sets it
+        if "mode" in given:
+            given["mode"] = given["mode"].upper()  # Spark takes its modes in any case
         selection = Selection.of(given)
         unknown = set(given) - {f.name for f in fields(cls)} | ({"selection"} & set(given))
         if unknown:
@@ -70,6 +75,7 @@ class SourceRequest:
             until=_instant(given, "until"),
             purged=_choice(given, "purged", FAIL, SKIP),
             holes=_choice(given, "holes", FAIL, SKIP),
+            mode=_choice(given, "mode", FAILFAST, PERMISSIVE),
             split_rows=_number(given, "split_rows") or SPLIT_ROWS,
             namespace=given.get("namespace"),
             selection=selection,
@@ -110,8 +116,10 @@ class SourceRequest:
         """Return the columns that are asked for, in the order of the table."""
         names = self.source.schema.names
         # A body that nobody asks for by both of its names is not given twice.
-        other = BODY if self.selection.by_kafka else VALUE
-        wanted = self.columns or [name for name in names if name != other]
+        left_out = {BODY if self.selection.by_kafka else VALUE}
+        if self.mode == FAILFAST:
+            left_out.add(BODY_ERROR)  # it would always be null
+        wanted = self.columns or [name for name in names if name not in left_out]
         return only(self.source.schema, *(name for name in names if name in wanted))
 
     def since_of(self, topic: str, number: int) -> datetime | None:

@@ -45,11 +45,15 @@ MESSAGES = _schema(
 # What the source gives of messages: under the names that users of Kafka's source know, too, the
 # body, and when a message came into the log. The archive has the columns above only.
 BODY, VALUE = "body", "value"
+# Why a body cannot be read, with mode=PERMISSIVE: the body is null then.
+BODY_ERROR = "body_error"
+OF_BODIES = {BODY, VALUE, BODY_ERROR}
 LOADED = StructType(
     [
         *MESSAGES.fields,
         StructField("timestamp", TimestampType()),
         StructField(VALUE, BinaryType()),
+        StructField(BODY_ERROR, StringType()),
     ]
 )
 
@@ -120,6 +124,7 @@ DEAD = _schema(
     traceback=StringType(),
     died_at=TimestampType(),
     redriven_at=TimestampType(),
+    body_error=StringType(),
 )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from sparkjobs.database import Connection, fetch
 from sparkjobs.source.primary_key import along, looked_up, samples
 from sparkjobs.source.request import SourceRequest
-from sparkjobs.source.schemas import BODY, VALUE
+from sparkjobs.source.schemas import OF_BODIES
 from sparkjobs.source.splits import Range, Split, cut, joined
 
 # Bytes of the bodies of one task. With bodies of 1 KB, SPLIT_ROWS is less.
@@ -23,13 +23,14 @@ def tasks(
 ) -> list[Split]:
     """Return what each task reads of these ranges; ``columns`` says whether bodies are read."""
     if not request.is_log:
-        size = _size_of_rows(connection, request, ranges) if BODY in columns.names else 0
+        has_bodies = bool(OF_BODIES & set(columns.names))
+        size = _size_of_rows(connection, request, ranges) if has_bodies else 0
         most = max(1, min(request.split_rows, SPLIT_BYTES // max(1, size)))
         pieces = [piece for part in ranges for piece in _by_rows(connection, request, part, most)]
         planned = [Split((piece,)) for piece in pieces]
     else:
         rows = request.rows_of_a_task(sum(part.rows for part in ranges))
-        sizes = _sizes(connection, ranges) if {BODY, VALUE} & set(columns.names) else {}
+        sizes = _sizes(connection, ranges) if OF_BODIES & set(columns.names) else {}
         planned = pack(along(connection, ranges, rows), rows, sizes)
     return _at_most(request.connections, planned)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from sparkjobs.rollup import claims, letters, remembered
+from sparkjobs.rollup import claims, letters, remembered, waiting
 from tests.plans.seed import Seed
 from tests.plans.statements import explained
 
@@ -26,7 +26,7 @@ def fetch(opened: Any, statement: str, values: Iterable[Any] = ()) -> list[Any]:
 def test_the_window_of_the_consumption_is_found_by_index(
     seeded: Seed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (claims, letters, remembered):
+    for module in (claims, letters, remembered, waiting):
         monkeypatch.setattr(module, "fetch", fetch)
     monkeypatch.setattr(letters, "stream", lambda *asked: [fetch(*asked)])
     for module in (letters, remembered):
@@ -42,10 +42,16 @@ def test_the_window_of_the_consumption_is_found_by_index(
         remembered.long_ones(opened, (1, 2))
         letters.minutes_of_letters(opened, now + timedelta(minutes=1), now)
         letters.minutes_of_letters(opened, now - timedelta(days=1), now)
+        waiting.waiting(opened, (1, 2), now, now)
+        waiting._again(opened, (1, 1), 10, 20)
     for statement in statements:
         if "ORDER BY `group_id`" in str(statement):  # nearly all letters are asked for
             continue
         assert not [p for p in statement.problems() if p.startswith("reads all")], statement
+    *_others, of_retries, of_claims = statements
+    assert of_retries.indexes == ["ems_retry_msg.ems_retry_place"], of_retries
+    assert of_claims.indexes == ["ems_topic_group_log.ems_log_place"], of_claims
+    assert of_claims.steps[0].access == "range"
     of_letters = [one for one in statements if "`first_offset` > " in str(one)]
     assert of_letters
     for statement in of_letters:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkjobs.config import Config
+from sparkjobs.errors import UnreadableBody
 from sparkjobs.source import connector_x, reading
 from streams import Outgoing, send, send_many
 from streams.log.sequencer import sequence
@@ -48,6 +49,20 @@ def test_it_gives_the_rows_that_mysqlclient_gives(
         assert seen == found["mysqlclient", asked, topics], asked
 
 
+@pytest.mark.mysql
+def test_a_body_that_cannot_be_read_is_named_or_null_as_with_mysqlclient(config: Config) -> None:
+    pytest.importorskip("connectorx")
+    send_many([Outgoing("orders", "x" * 5000)] * 3)
+    sequence("default")
+    Message.objects.filter(offset=1).update(body=b"no zlib")
+    assert connector_x.address(config)
+    with pytest.raises(UnreadableBody, match="orders/0: offset 1 "):
+        Reading(config, "body").rows()
+    rows = Reading(config, "offset", "body", "body_error", mode="PERMISSIVE").rows()
+    assert {row["offset"]: row["body"] is None for row in rows} == {0: False, 1: True, 2: False}
+    assert [row["offset"] for row in rows if row["body_error"]] == [1]
+
+
 # ConnectorX lets no other thread of its process run while it waits for rows.
 KILLER = """
 import sys, time
@@ -72,8 +87,8 @@ def test_a_statement_that_the_server_kills_is_no_end_of_the_log(
 ) -> None:
     pytest.importorskip("connectorx")
 
-    def slowly(self: reading.Task, sent: Any, where: list[Any], index: str) -> Any:
-        return whole(self, sent, [*where, ("SLEEP(0.02) = 0", None)], index)
+    def slowly(self: reading.Task, sent: Any, where: list[Any], *more: Any) -> Any:
+        return whole(self, sent, [*where, ("SLEEP(0.02) = 0", None)], *more)
 
     whole = reading.Task._arrays
     monkeypatch.setattr(reading.Task, "_arrays", slowly)

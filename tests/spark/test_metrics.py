@@ -38,7 +38,11 @@ def messages(spark) -> Frame:
 @pytest.fixture
 def deliveries(spark) -> Frame:
     """Deliveries from what is different about each: half past nine, ten offsets, all done."""
+    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
     from sparkjobs.source.schemas import DELIVERIES
+
+    columns = StructType([*DELIVERIES.fields, StructField("waits", ArrayType(LongType()))])
 
     def make(*changes: dict[str, Any]) -> Any:
         usual = {
@@ -61,8 +65,8 @@ def deliveries(spark) -> Frame:
         }
         rows = [{**usual, **change} for change in changes]
         rows = [{"progress": row["last_offset"] + 1, **row} for row in rows]
-        whole = [tuple(row.get(name) for name in DELIVERIES.names) for row in rows]
-        return spark.createDataFrame(whole, DELIVERIES)
+        whole = [tuple(row.get(name) for name in columns.names) for row in rows]
+        return spark.createDataFrame(whole, columns)
 
     return make
 
@@ -148,8 +152,45 @@ def test_attempts_of_an_ordered_group_after_the_first_are_retries(deliveries, me
     assert max(row["worst"] for row in found) < 4
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("small", [True, False])
+def test_what_waits_for_its_key_or_was_postponed_is_neither_done_nor_failed(
+    spark, deliveries, messages
+) -> None:
+    from sparkjobs.rollup.figures import consumption, error_classes, latencies
+    from sparkjobs.rollup.letters import LETTERS
+
+    log = deliveries(
+        {"state": "RETRY", "waits": [3, 4, 9]},
+        {
+            "state": "RETRY",
+            "failed": 3,
+            "error": "Busy",
+            "errors": '{"Postpone: later: 1": [1, 5], "Busy": [2]}',
+            "waits": [7],
+        },
+        {"last_offset": 0, "state": "RETRY"},
+        {"last_offset": 0, "state": "RETRY", "failed": 1, "error": "Postpone"},
+    )
+    (found,) = rows(consumption(log), "minute")
+    assert (found["deliveries"], found["consumed"], found["failed"]) == (4, 7 + 6, 1)
+    (error,) = rows(error_classes(log, spark.createDataFrame([], LETTERS)), "error_class")
+    assert (error["error_class"], error["failed"]) == ("Busy", 1)
+    whole = messages(*((offset, 1700.0) for offset in range(10)))
+    (claimed,) = rows(latencies(log, whole).where("leg = 'claimed'"), "leg")
+    assert claimed["messages"] == 7 + 9 + 0 + 1
+
+
+def more(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize(
+    ("width", "small"),
+    [
+        *((3, False), (7, True)),
+        *(more(width, True) for width in (1, 2, 3, 100)),
+        *(more(width, False) for width in (1, 2, 7, 100)),
+    ],
+)
 def test_latencies_are_the_same_in_buckets_of_any_width(
     deliveries, messages, width: int, small: bool
 ) -> None:

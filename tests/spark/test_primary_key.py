@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -51,8 +52,18 @@ def late(share: float) -> None:
     sequence("default")
 
 
-@pytest.mark.parametrize("share", [0.0, primary_key.SHARE, 2.0])
-@pytest.mark.parametrize("delayed", [0.0, 0.03, 0.5])
+def more(*values: float) -> Any:
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize(
+    ("share", "delayed"),
+    [
+        *((0.0, 0.5), (primary_key.SHARE, 0.03), (2.0, 0.0)),
+        *(more(0.0, 0.0), more(0.0, 0.03), more(2.0, 0.03), more(2.0, 0.5)),
+        *(more(primary_key.SHARE, 0.0), more(primary_key.SHARE, 0.5)),
+    ],
+)
 def test_whatever_way_is_chosen_each_message_is_read_once_and_is_what_it_was(
     config: Config, monkeypatch: pytest.MonkeyPatch, share: float, delayed: float
 ) -> None:

@@ -227,6 +227,7 @@ def test_an_ordered_group_that_does_not_keep_the_order_is_found(found: Any) -> N
     assert order.endswith("claimed before the one before it had ended")
 
 
+@pytest.mark.exhaustive
 def test_breaks_of_order_are_found_in_buckets_of_ids(spark: Any) -> None:
     """No task sorts more claims than a bucket has, however long a group has existed."""
     from datetime import UTC, datetime

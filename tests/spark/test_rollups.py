@@ -69,6 +69,7 @@ def latency_rows() -> dict[Any, float]:
     }
 
 
+@pytest.mark.exhaustive  # test_second_computation.py counts more of them
 def test_the_figures_are_those_counted_by_hand_and_the_same_twice(roll) -> None:
     day.make()
     roll()

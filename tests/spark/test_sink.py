@@ -128,7 +128,10 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.parametrize(
     ("when", "there"),
-    [("before the commit", 0), ("inside the commit", 0), ("after the commit", 2)],
+    [
+        pytest.param("before the commit", 0, marks=pytest.mark.exhaustive),
+        *(("inside the commit", 0), ("after the commit", 2)),
+    ],
 )
 def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     when: str,

@@ -56,6 +56,7 @@ def test_a_topic_is_a_table_that_is_read_and_written(sql: Sql) -> None:
     assert len(stored()) == 3
 
 
+@pytest.mark.exhaustive
 def test_a_table_by_the_names_of_kafka_has_a_value(sql: Sql) -> None:
     send("orders", "first")
     sequence("default")

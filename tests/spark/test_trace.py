@@ -36,7 +36,7 @@ def test_the_way_of_all_messages_with_a_key_is_told_in_order(
     drain()
     assert main(["--config", config.path, "trace", "--key", "k"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (message, last) = Message.objects.filter(key="k").order_by("offset")
+    message, _last = Message.objects.filter(key="k").order_by("offset")
     place = f"orders/0@1 #{message.pk}"
     delivery = Delivery.objects.filter(group__name="mail", kind="retry").get()
     who = f"{delivery.client_id}@{delivery.thread}"
@@ -49,7 +49,15 @@ def test_the_way_of_all_messages_with_a_key_is_told_in_order(
     assert not [line for line in lines if "@0 " in line or "@2 " in line]
     assert [line[:26] for line in lines] != []
 
-    # One message, by its id.
+
+@pytest.mark.exhaustive
+def test_the_way_of_one_message_is_told_by_its_id(
+    spark: Any, config: Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer("orders", group="mail")(lambda received: None)
+    send_many([Outgoing("orders", n) for n in range(4)])
+    drain()
+    last = Message.objects.latest("offset")
     assert main(["--config", config.path, "trace", "--message", str(last.pk)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[2] for line in lines} == {"orders/0@3"}

@@ -103,6 +103,7 @@ def _consumed(partition: Partition, name: str, random: Random) -> Iterator[Deliv
                 retried,
                 took=took,
                 kind=Kind.RETRY,
+                attempt=2,
                 failed=int(fails),
                 dead=int(fails),
                 error="KeyError: 'x'" if fails else "",

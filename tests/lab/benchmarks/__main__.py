@@ -96,7 +96,11 @@ def _arguments() -> argparse.Namespace:
         metavar="SECONDS",
         help="how long growth holds a snapshot and a transaction (%(default)s)",
     )
-    parser.add_argument("--seconds", type=float, help="how long sustained holds its rate (600)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="how long sustained holds its rate (600), or the service of resident runs",
+    )
     parser.add_argument(
         "--snapshot", action="store_true", help="sustained: once more beside an open snapshot"
     )

@@ -2,7 +2,8 @@
 
 What counts is processor time, of Python, Java and what they start, without the database server: a
 busy machine changes it less than seconds. The minutes follow each other at once; each has as many
-new messages, done by two groups.
+new messages, done by two groups. With --seconds the service rolls up once a minute for so long, as
+it does in production, and what it takes in memory is measured, too.
 
 EMS_BENCH_BEFORE  a checkout of an earlier commit, for example a git worktree, to be compared
 """
@@ -51,6 +52,9 @@ def figures(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="ems-resident-") as folder:
         file = option_file(Path(folder))
         log = Log()
+        if options.seconds:
+            yield from _lasting(file, log, int(options.seconds // 60), messages)
+            return
         for name, checkout in checkouts.items():
             log.add(3 * messages)
             yield _row(f"{name}process of its own", [of_its_own(checkout, file)])
@@ -69,6 +73,23 @@ def _row(name: str, found: list[float]) -> Row:
     row = Row(f"spark, {name}, CPU s", {"median": round(statistics.median(found), 2)})
     print(f"  {row.name}: {row.values} of {[round(value, 2) for value in found]}", flush=True)
     return row
+
+
+def _lasting(file: Path, log: Log, minutes: int, messages: int) -> Iterator[Row]:
+    started = time.monotonic()
+    spent: list[float] = []
+    with Service(str(ROOT), file) as service:
+        for minute in range(1, minutes + 1):
+            log.add(messages)
+            spent.append(service.minute())
+            memory, processes = service.memory()
+            print(
+                f"  minute {minute}: {spent[-1]:.2f} s, {memory} MB of {processes} processes",
+                flush=True,
+            )
+            time.sleep(max(0.0, started + 60 * minute - time.monotonic()))
+    yield _row(f"the last ten of {minutes} minutes", spent[-10:])
+    yield Row(f"spark, memory after {minutes} minutes, MB", {"median": memory})
 
 
 def of_its_own(checkout: str, file: Path) -> float:
@@ -140,6 +161,21 @@ class Service:
             assert answer, self.command
         _look(self.process.pid, self.spent)
         return sum(self.spent.values()) - before
+
+    def memory(self) -> tuple[int, int]:
+        """Return the memory of all its processes in MB, and how many these are.
+
+        It is their PSS: what several have in common counts once.
+        """
+        sizes: list[int] = []
+        with contextlib.suppress(OSError, IndexError):  # one of them has ended meanwhile
+            sizes.extend(map(_pss, family(self.process.pid)))
+        return sum(sizes) // 1024, len(sizes)
+
+
+def _pss(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 class Log:

@@ -55,9 +55,23 @@ BODIES = [
     Mutant(
         "spark-reads-a-body-without-its-type",
         "sparkjobs/source/reading.py",
-        '    needed = (BODY, "body_type", "size") if',
-        '    needed = (BODY, "size") if',
+        'needed = (BODY, "body_type", "size", "offset", *place)',
+        'needed = (BODY, "size", "offset", *place)',
         f"{SPARK}::test_messages_are_read_as_they_were_sent",
+    ),
+    Mutant(
+        "spark-gives-a-null-for-a-body-that-it-could-not-read",
+        "sparkjobs/source/reading.py",
+        "                elif self.request.mode == FAILFAST:\n",
+        "                elif not self.request.mode:\n",
+        f"{SPARK}::test_a_body_that_cannot_be_read_fails_the_read_and_is_named",
+    ),
+    Mutant(
+        "spark-takes-what-it-does-not-know-for-a-body",
+        "sparkjobs/source/arrow.py",
+        "        if logical_type(stored_type) not in BODY_TYPES:\n",
+        "        if not stored_type:\n",
+        f"{SPARK}::test_a_body_that_cannot_be_read_fails_the_read_and_is_named",
     ),
     # It would end the process, and every one that claims it next.
     Mutant(

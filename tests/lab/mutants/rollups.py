@@ -13,6 +13,7 @@ LAG = "tests/streams/test_lag_by_hand.py"
 LETTERS = "tests/monitoring/test_rollup_letters.py"
 RANKING = "tests/monitoring/test_ranking.py"
 MESSAGES = "tests/spark/test_messages.py"
+WAITING = "tests/monitoring/test_rollup_waiting.py"
 WINDOWS = "tests/monitoring/test_rollup_windows.py"
 
 ROLL_UPS = [
@@ -22,6 +23,27 @@ ROLL_UPS = [
         'f.max(took).alias("longest_seconds")',
         'f.min(took).alias("longest_seconds")',
         f"{FIGURES}::test_consumption_counts_what_was_settled_by_client_and_thread",
+    ),
+    Mutant(
+        "what-waits-for-its-key-is-done",
+        "sparkjobs/rollup/figures.py",
+        'f.col("missing") + f.col("passed") + _waits()',
+        'f.col("missing") + f.col("passed")',
+        f"{FIGURES}::test_what_waits_for_its_key_or_was_postponed_is_neither_done_nor_failed",
+    ),
+    Mutant(
+        "what-has-failed-waits-for-its-key",
+        "sparkjobs/rollup/waiting.py",
+        " > id_ and at not in failed]",
+        " > id_]",
+        f"{WAITING}::test_what_is_neither_done_nor_failed_comes_again_with_its_attempt_unspent",
+    ),
+    Mutant(
+        "a-retry-of-before-is-one-of-this-delivery",
+        "sparkjobs/rollup/waiting.py",
+        "again.get((at, attempt), 0) > id_",
+        "again.get((at, attempt), 0)",
+        f"{WAITING}::test_a_retry_of_before_a_reset_is_not_one_of_the_delivery",
     ),
     Mutant(
         "hours-of-the-last-day-are-left-out",

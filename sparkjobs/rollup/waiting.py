@@ -1,0 +1,73 @@
+"""Finds what deliveries have passed without a call: it waits for its key, or for its rate.
+
+A delivery of several offsets says neither which of them these were, nor how many. But each comes
+again with its attempt unspent: it is a retry now, or a later delivery has had this retry.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+
+from sparkjobs.database import Connection, fetch
+from sparkjobs.instants import stored
+
+# The columns of waiting().
+WAITS = "id long, waits array<long>"
+
+# By offset and attempt: the newest delivery that is a retry. One that waits is newer than all.
+Again = dict[tuple[int, int], int]
+
+
+def waiting(
+    connection: Connection, ids: tuple[int, int], since: datetime, until: datetime
+) -> list[tuple[int, list[int]]]:
+    """Return the deliveries among the ids first … end - 1 that ended in this time (WAITS).
+
+    Those are left out that have passed nothing so, and those of one offset: their state says it.
+    What has failed with its attempt unspent, since it was postponed, is not meant.
+    """
+    deliveries = fetch(
+        connection,
+        "SELECT `id`, `group_id`, `partition_id`, `first_offset`, `progress`, `attempt`, `errors`"
+        " FROM `ems_topic_group_log` WHERE `id` >= %s AND `id` < %s AND `state` = 'RETRY'"
+        " AND `first_offset` < `last_offset` AND `first_offset` < `progress`"
+        " AND `finished_at` >= %s AND `finished_at` < %s",
+        [*ids, stored(since), stored(until)],
+    )
+    places: dict[tuple[int, int], list[tuple[int, range, int, str | None]]] = {}
+    for id_, group, partition, first, end, attempt, errors in deliveries:
+        places.setdefault((group, partition), []).append((id_, range(first, end), attempt, errors))
+    found = []
+    for place, of_place in places.items():
+        first = min(offsets.start for _id, offsets, *_rest in of_place)
+        end = max(offsets.stop for _id, offsets, *_rest in of_place)
+        again = _again(connection, place, first, end)
+        for id_, offsets, attempt, errors in of_place:
+            failed = {at for some in json.loads(errors or "{}").values() for at in some}
+            waits = [at for at in offsets if again.get((at, attempt), 0) > id_ and at not in failed]
+            if waits:
+                found.append((id_, waits))
+    return found
+
+
+def _again(connection: Connection, place: tuple[int, int], first: int, end: int) -> Again:
+    """Return the retries of the offsets first … end - 1: by ems_log_place and ems_retry_place."""
+    where = "`group_id` = %s AND `partition_id` = %s"
+    # In this order: what ends in between was there at the first look.
+    waiting = fetch(
+        connection,
+        f"SELECT `offset`, `attempt` FROM `ems_retry_msg` WHERE {where}"  # noqa: S608
+        " AND `offset` >= %s AND `offset` < %s",
+        [*place, first, end],
+    )
+    claimed = fetch(
+        connection,
+        f"SELECT `first_offset`, `attempt`, MAX(`id`) FROM `ems_topic_group_log` WHERE {where}"  # noqa: S608
+        " AND `first_offset` >= %s AND `first_offset` < %s AND `kind` = 'retry'"
+        " GROUP BY `first_offset`, `attempt`",
+        [*place, first, end],
+    )
+    found = {(offset, attempt): id_ for offset, attempt, id_ in claimed}
+    return found | dict.fromkeys(waiting, sys.maxsize)
