@@ -44,11 +44,11 @@ from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
+from streams.observe.tested_servers import KINDS, MARIADB, MYSQL, text
 from streams.relays.relay import has_kombu, is_relay
 from streams.runtime_settings import system
 from streams.sharding import aliases
 
-MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
 REDIS_BACKEND = "django_redis.cache.RedisCache"
 ROUTER = "streams.routers.StreamsRouter"
@@ -444,11 +444,22 @@ def _must(server: Server) -> Iterator[CheckMessage]:
             id="ems.E013",
         )
         return
-    if server.version < (MARIADB_AT_LEAST if server.is_mariadb else MYSQL_AT_LEAST):
+    kind = MARIADB if server.is_mariadb else MYSQL
+    if server.version < kind.oldest:
+        needed = " or ".join(f"{one.name} {text(one.oldest)}" for one in KINDS)
         yield Error(
             f"The server of {server.alias!r} is {server.name}.",
-            hint="EMS needs MariaDB 10.6 or MySQL 8.0.11: FOR UPDATE SKIP LOCKED.",
+            hint=f"EMS needs {needed}: FOR UPDATE SKIP LOCKED.",
             id="ems.E003",
+        )
+    elif kind.is_untested(server.version):
+        yield Warning(
+            f"The server of {server.alias!r} is {server.name}, on which EMS is not tested.",
+            hint=(
+                f"EMS is tested on {kind}, and uses nothing that {text(kind.oldest)} does not have."
+                " Try your own tests on it, or upgrade the server."
+            ),
+            id="ems.W040",
         )
     if server.binlog_format == "STATEMENT":
         yield Error(
