@@ -284,6 +284,15 @@ def mutants(options: argparse.Namespace) -> int:
     return with_servers("tests.lab.mutants", options, in_memory=True)
 
 
+def matrix(options: argparse.Namespace) -> int:
+    """use the wheel on each Python, Django, server and driver (ARGS="--part 6.1/3.13 --keep")"""
+    servers = [db for db in options.db if db != "sqlite"]
+    env = {"EMS_MATRIX_SERVERS": ",".join(servers)}
+    python = environments.full()
+    with servers_for(options, in_memory=True) as found:
+        return run(python, "-m", "tests.matrix", *options.rest, env={**found, **env})
+
+
 def scenario(options: argparse.Namespace) -> int:
     """play a scenario on servers of its own (NAME=kill, ARGS=--full; NAME=failover)"""
     module = "tests.lab.ha" if options.rest[:1] == ["failover"] else "tests.lab.scenarios"
@@ -380,6 +389,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "bench": bench,
     "peers": peers,
     "mutants": mutants,
+    "matrix": matrix,
     "scenario": scenario,
     "servers": servers,
 }
@@ -387,7 +397,11 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def of_command(command: str) -> list[str]:
     """Return the databases that a command has beside the three of all commands."""
-    further = {"test": FURTHER_DATABASES, "test-all": [*FURTHER_DATABASES, *RARE_DATABASES]}
+    further = {
+        "test": FURTHER_DATABASES,
+        "test-all": [*FURTHER_DATABASES, *RARE_DATABASES],
+        "matrix": [db for db in [*FURTHER_DATABASES, *RARE_DATABASES] if "pymysql" not in db],
+    }
     return further.get(command, [])
 
 

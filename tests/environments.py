@@ -95,13 +95,13 @@ def full() -> Path:
     requirements = [*_editable(FULL), BEAT]
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
-    return _filled(".venv", requirements, env=_compiler_environment())
+    return _filled(".venv", requirements, env=compiler_environment())
 
 
 def peers() -> Path:
     """Return the Python with EMS and its peers; raises Missing."""
     requirements = [*_editable("mysql,redis"), *PEERS, "Django==6.0.*"]
-    env = _compiler_environment()
+    env = compiler_environment()
     return _filled(".venv-peers", requirements, env=env, python=python_for("6.0"))
 
 
@@ -121,7 +121,7 @@ def open_edx() -> Path:
 def oldest_pyspark() -> Path:
     """Return the Python of an environment with the oldest pyspark; raises Missing."""
     requirements = [*_editable("mysql,spark"), f"pyspark=={OLDEST_PYSPARK}"]
-    return _filled(".venv-spark", requirements, env=_compiler_environment())
+    return _filled(".venv-spark", requirements, env=compiler_environment())
 
 
 def python_for(django: str) -> str:
@@ -210,7 +210,7 @@ def _project() -> dict[str, Any]:
     return project
 
 
-def _compiler_environment() -> dict[str, str]:
+def compiler_environment() -> dict[str, str]:
     """Return the environment in which pip compiles the MySQL driver: installed, or unpacked."""
     missing = []
     if not shutil.which("gcc"):
