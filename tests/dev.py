@@ -293,6 +293,20 @@ def matrix(options: argparse.Namespace) -> int:
         return run(python, "-m", "tests.matrix", *options.rest, env={**found, **env})
 
 
+def schema(options: argparse.Namespace) -> int:
+    """keep the tables of a release as a dump, with rows, for the tests of upgrades (ARGS=0.1.0)"""
+    parser = argparse.ArgumentParser(prog="make schema", allow_abbrev=False)
+    parser.add_argument("release")
+    release = {"EMS_KEEP_RELEASE": parser.parse_args(options.rest).release}
+    python = environments.full()
+    with servers_for(options, in_memory=True) as env:
+        words = ("-m", "pytest", "-q", "tests/upgrades/keep_release.py")
+        found = [
+            run(python, *words, env={**env, **release, **of_leg(db, env)}) for db in options.db
+        ]
+    return max(found)
+
+
 def scenario(options: argparse.Namespace) -> int:
     """play a scenario on servers of its own (NAME=kill, ARGS=--full; NAME=failover)"""
     module = "tests.lab.ha" if options.rest[:1] == ["failover"] else "tests.lab.scenarios"
@@ -390,6 +404,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "peers": peers,
     "mutants": mutants,
     "matrix": matrix,
+    "schema": schema,
     "scenario": scenario,
     "servers": servers,
 }
