@@ -11,6 +11,8 @@ import pytest
 from streams.observe.tested_servers import KINDS, KnownServer, text
 from tests import environments
 from tests.docs.documents import DOCS, ROOT
+from tests.matrix.table import table
+from tests.parts import Part
 
 pytestmark = pytest.mark.any_database
 
@@ -57,3 +59,22 @@ def test_the_drivers_are_those_of_the_extras(name: str, extra: str) -> None:
     _tested, expected, refused = row(name)
     assert expected == f"from {oldest} on"
     assert refused == f"before {oldest}, by pip"
+
+
+def test_the_table_of_the_matrix_says_what_passed_and_what_did_not() -> None:
+    versions = {"Django": "6.1.3", "Python": "3.13.0", "SQLite": "3.45", "PyMySQL": "1.2.4"}
+    parts = [
+        Part("6.1/3.13/sqlite", "passed", [33, 120, 50], 60, details={"versions": versions}),
+        Part("6.1/3.13/mysql/pymysql", "FAILED", [33, 0, 0], 60, details={"versions": versions}),
+        Part("6.2/3.13/sqlite", "FAILED", [0, 0, 0], 1),
+    ]
+    lines = table(parts, {"date": "2026-11-24", "commit": "abc"}, ["3.14"])
+    assert lines[:5] == [
+        "| Django | Python | sqlite | mysql, pymysql |",
+        "|---|---|---|---|",
+        "| 6.1.3 | 3.13.0 | 33 · 120 · 50 | **failed** |",
+        "| 6.2 | 3.13 | **failed** | – |",
+        "",
+    ]
+    assert "1 of 3 cells passed on 2026-11-24, commit abc, with SQLite 3.45;" in lines[5]
+    assert lines[6] == "Python 3.14 was not on this machine."

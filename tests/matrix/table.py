@@ -46,7 +46,9 @@ def table(parts: Sequence[Part], machine: Mapping[str, Any], absent: Sequence[st
         ),
         "",
     ]
-    used = "; ".join(f"{name} {', '.join(sorted(found))}" for name, found in versions.items())
+    used = "; ".join(
+        f"{name} {', '.join(sorted(found))}" for name, found in versions.items() if found
+    )
     green = sum(part.is_green for part in parts)
     lines.append(
         f"Steps of the tutorial · pages in three languages · examples of the guides. {green} of"
