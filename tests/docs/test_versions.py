@@ -76,5 +76,8 @@ def test_the_table_of_the_matrix_says_what_passed_and_what_did_not() -> None:
         "| 6.2 | 3.13 | **failed** | – |",
         "",
     ]
-    assert "1 of 3 cells passed on 2026-11-24, commit abc, with SQLite 3.45;" in lines[5]
+    assert (
+        "1 of 3 cells passed on 2026-11-24, commit abc, with PyMySQL 1.2.4; SQLite 3.45."
+        in lines[5]
+    )
     assert lines[6] == "Python 3.14 was not on this machine."

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.e2e.host_project import ROOT, build_wheel
 from tests.lab.benchmarks.kept import machine
 from tests.matrix.cells import SQLITE, Cell, absent_pythons, cells
-from tests.matrix.place import Place, Unusable
+from tests.matrix.place import Place, Unusable, version_of
 from tests.matrix.table import keep
 from tests.packages import url_variable
 from tests.parts import Parts, add_arguments
@@ -82,7 +82,7 @@ def run_one(cell: Cell, place: Place, parts: Parts, url: str, folder: Path) -> N
         failed = [f"{type(error).__name__}: {str(error)[-3000:]}"]
         print(f"{cell.name}: {failed[0]}", file=sys.stderr)
     seconds = time.monotonic() - started_at
-    details = {"versions": place.versions()}
+    details = {"versions": place.versions() | version_of(url)}
     parts.add(cell.name, counts, seconds, failed=failed, green=not failed, details=details)
     print(
         f"{cell.name:32} {'FAILED' if failed else 'passed'} {counts} {seconds:6.0f} s", flush=True

@@ -144,11 +144,36 @@ def database(url: str, name: str) -> dict[str, Any]:
     }
 
 
+def version_of(url: str) -> dict[str, str]:
+    """Return the kind of the server and its version; empty without a URL."""
+    if not url:
+        return {}
+    with connected(url) as connection:
+        said = str(connection.get_server_info())
+    found = re.search(r"(\d+\.\d+\.\d+)(-MariaDB)", said) or re.search(r"(\d+\.\d+\.\d+)", said)
+    return {"MariaDB" if "MariaDB" in said else "MySQL": found[1] if found else said}
+
+
+def connected(url: str) -> Any:
+    """Open a connection to the server, for a with block that closes it."""
+    import MySQLdb
+
+    given = urlsplit(url)
+    return closing(
+        MySQLdb.connect(
+            host=given.hostname,
+            port=given.port or 3306,
+            user=given.username or "root",
+            password=given.password or "",
+        )
+    )
+
+
 class fresh_database:  # noqa: N801 - it reads as a function
     """Creates a database on the server, and drops it in the end; with an empty URL nothing."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._url, self._name = urlsplit(url), name
+        self._url, self._name = url, name
 
     def __enter__(self) -> None:
         self._say(f"DROP DATABASE IF EXISTS `{self._name}`")
@@ -158,19 +183,9 @@ class fresh_database:  # noqa: N801 - it reads as a function
         self._say(f"DROP DATABASE IF EXISTS `{self._name}`")
 
     def _say(self, statement: str) -> None:
-        if not self._url.hostname:
-            return
-        import MySQLdb
-
-        with closing(
-            MySQLdb.connect(
-                host=self._url.hostname,
-                port=self._url.port or 3306,
-                user=self._url.username or "root",
-                password=self._url.password or "",
-            )
-        ) as connection:
-            connection.query(statement)
+        if self._url:
+            with connected(self._url) as connection:
+                connection.query(statement)
 
 
 def copy_without_packages(folder: Path) -> None:

@@ -35,8 +35,8 @@ def table(parts: Sequence[Part], machine: Mapping[str, Any], absent: Sequence[st
         columns[column] = None
         counts = " · ".join(map(str, part.counts))
         rows.setdefault(exact, {})[column] = counts if part.is_green else "**failed**"
-        for name in ("SQLite", "mysqlclient", "PyMySQL"):
-            versions.setdefault(name, set()).update(filter(None, [said.get(name)]))
+        for name in said.keys() - {"Django", "Python"}:
+            versions.setdefault(name, set()).add(said[name])
     lines = [
         f"| Django | Python | {' | '.join(columns)} |",
         f"|---|---|{'---|' * len(columns)}",
@@ -46,9 +46,7 @@ def table(parts: Sequence[Part], machine: Mapping[str, Any], absent: Sequence[st
         ),
         "",
     ]
-    used = "; ".join(
-        f"{name} {', '.join(sorted(found))}" for name, found in versions.items() if found
-    )
+    used = "; ".join(f"{name} {', '.join(sorted(versions[name]))}" for name in sorted(versions))
     green = sum(part.is_green for part in parts)
     lines.append(
         f"Steps of the tutorial · pages in three languages · examples of the guides. {green} of"
