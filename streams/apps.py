@@ -44,7 +44,7 @@ class StreamsConfig(AppConfig):
             tracing,
         )
         from streams.celery.alias import add_alias
-        from streams.database import emptied, remembered, silent_reconnects
+        from streams.database import emptied, remembered
         from streams.log import routes
         from streams.metrics import start_if_shared
         from streams.observe.announcement import announce_retention
@@ -56,7 +56,6 @@ class StreamsConfig(AppConfig):
         post_migrate.connect(announce_retention, sender=self)
         post_migrate.connect(routes.write_first_routes, sender=self)
         connection_created.connect(emptied.watch)
-        connection_created.connect(silent_reconnects.forbid)
         start_if_shared()
         add_alias()
         telemetry.look_for(tracing.look)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from linecache import getlines
 from pathlib import Path
@@ -50,6 +50,7 @@ from streams.runtime_settings import system
 from streams.sharding import aliases
 
 VENDORS = ("mysql", "sqlite")
+PYMYSQL_AT_LEAST = (1, 2)
 REDIS_BACKEND = "django_redis.cache.RedisCache"
 ROUTER = "streams.routers.StreamsRouter"
 # What a request has beside the body of its message: the other fields, and the JSON around them.
@@ -83,6 +84,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         *_state_dir(Path(settings().STATE_DIR)),
         *_enabled(),
         *_celery(),
+        *_driver(),
         *_broker(),
         *_shadows(),
         *_relays(),
@@ -334,6 +336,21 @@ def _celery() -> Iterator[CheckMessage]:
                 " whoever can write to the broker can run code."
             ),
             id="ems.W002",
+        )
+
+
+def _driver() -> Iterator[CheckMessage]:
+    """Yield an error if PyMySQL stands for mysqlclient, and would connect anew by itself."""
+    driver = sys.modules.get("MySQLdb")
+    if driver is None or driver is not sys.modules.get("pymysql"):
+        return
+    version = metadata.version("PyMySQL")
+    if tuple(map(int, version.split(".")[:2])) < PYMYSQL_AT_LEAST:
+        yield Error(
+            f"PyMySQL is {version}: after a lost connection it opens another one by itself, which"
+            " is not at READ COMMITTED.",
+            hint=f"EMS needs PyMySQL {text(PYMYSQL_AT_LEAST)}: pip install django-ems[pymysql].",
+            id="ems.E040",
         )
 
 

@@ -32,7 +32,6 @@ if os.environ.get("EMS_TEST_DRIVER") == "pymysql":
     # As docs/reference/versions.md says it to projects.
     import pymysql
 
-    pymysql.version_info = (2, 2, 1, "final", 0)
     pymysql.install_as_MySQLdb()
 RUN = os.environ.get("EMS_TEST_RUN", str(os.getpid()))
 

@@ -58,7 +58,7 @@ def test_the_drivers_are_those_of_the_extras(name: str, extra: str) -> None:
     oldest = needed.partition(">=")[2]
     _tested, expected, refused = row(name)
     assert expected == f"from {oldest} on"
-    assert refused == f"before {oldest}, by pip"
+    assert refused.startswith(f"before {oldest}, by pip")
 
 
 def test_the_table_of_the_matrix_says_what_passed_and_what_did_not() -> None:

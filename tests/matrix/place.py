@@ -44,7 +44,6 @@ MIDDLEWARE.insert(at, "django.middleware.locale.LocaleMiddleware")
 AS_MYSQLDB = """\
 import pymysql
 
-pymysql.version_info = (2, 2, 1, "final", 0)
 pymysql.install_as_MySQLdb()
 """
 
@@ -65,7 +64,7 @@ class Place:
         if not found:
             raise Unusable(f"no Python {python}")
         run(found, "-m", "venv", "--without-pip", folder)
-        self._install(wheel, "mysqlclient>=2.2.1", "PyMySQL[rsa]>=1.1", said=self._django)
+        self._install(wheel, "mysqlclient>=2.2.1", "PyMySQL[rsa]>=1.2", said=self._django)
 
     def versions(self) -> dict[str, str]:
         """Return the versions of what is installed."""

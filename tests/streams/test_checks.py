@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -181,6 +182,18 @@ from django.core.checks import run_checks
 django.setup()
 print(*run_checks(databases=[]), sep="\\n")
 """
+
+
+@pytest.mark.parametrize(("version", "is_enough"), [("1.1.3", False), ("1.2.0", True)])
+def test_a_pymysql_that_connects_by_itself_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, version: str, is_enough: bool
+) -> None:
+    driver = ModuleType("pymysql")
+    monkeypatch.setitem(sys.modules, "pymysql", driver)
+    monkeypatch.setattr("streams.checks.metadata.version", lambda name: version)
+    assert "ems.E040" not in ids(check_settings())  # mysqlclient is there, or none
+    monkeypatch.setitem(sys.modules, "MySQLdb", driver)
+    assert ("ems.E040" in ids(check_settings())) != is_enough
 
 
 @pytest.mark.parametrize("package", ["monitoring", "sparkjobs"])

@@ -40,7 +40,8 @@ def write(connection: BaseDatabaseWrapper, path: Path) -> None:
         text = "".join(f"{line}\n" for line in connection.connection.iterdump())
     else:
         text = "".join(f"{statement}{END}" for statement in _statements(connection))
-    path.write_text(text)
+    # Tracebacks name the folder of the checkout.
+    path.write_text(text.replace(str(HERE.parent.parent), "/srv/shop"))
 
 
 def load(path: Path, connection: BaseDatabaseWrapper) -> None:
