@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from linecache import getlines
 from pathlib import Path
@@ -44,12 +44,13 @@ from streams.metrics.series import MANY_SERIES, series_of_tables
 from streams.models import ConsumerGroup, Mode, Topic
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
+from streams.observe.tested_servers import KINDS, MARIADB, MYSQL, text
 from streams.relays.relay import has_kombu, is_relay
 from streams.runtime_settings import system
 from streams.sharding import aliases
 
-MARIADB_AT_LEAST, MYSQL_AT_LEAST = (10, 6), (8, 0, 11)
 VENDORS = ("mysql", "sqlite")
+PYMYSQL_AT_LEAST = (1, 2)
 REDIS_BACKEND = "django_redis.cache.RedisCache"
 ROUTER = "streams.routers.StreamsRouter"
 # What a request has beside the body of its message: the other fields, and the JSON around them.
@@ -83,6 +84,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         *_state_dir(Path(settings().STATE_DIR)),
         *_enabled(),
         *_celery(),
+        *_driver(),
         *_broker(),
         *_shadows(),
         *_relays(),
@@ -337,6 +339,21 @@ def _celery() -> Iterator[CheckMessage]:
         )
 
 
+def _driver() -> Iterator[CheckMessage]:
+    """Yield an error if PyMySQL stands for mysqlclient, and would connect anew by itself."""
+    driver = sys.modules.get("MySQLdb")
+    if driver is None or driver is not sys.modules.get("pymysql"):
+        return
+    version = metadata.version("PyMySQL")
+    if tuple(map(int, version.split(".")[:2])) < PYMYSQL_AT_LEAST:
+        yield Error(
+            f"PyMySQL is {version}: after a lost connection it opens another one by itself, which"
+            " is not at READ COMMITTED.",
+            hint=f"EMS needs PyMySQL {text(PYMYSQL_AT_LEAST)}: pip install django-ems[pymysql].",
+            id="ems.E040",
+        )
+
+
 def _broker() -> Iterator[CheckMessage]:
     """Yield an error if Celery's broker is EMS, on a database or with options that it cannot be."""
     url = getattr(django_settings, "CELERY_BROKER_URL", None)
@@ -444,11 +461,22 @@ def _must(server: Server) -> Iterator[CheckMessage]:
             id="ems.E013",
         )
         return
-    if server.version < (MARIADB_AT_LEAST if server.is_mariadb else MYSQL_AT_LEAST):
+    kind = MARIADB if server.is_mariadb else MYSQL
+    if server.version < kind.oldest:
+        needed = " or ".join(f"{one.name} {text(one.oldest)}" for one in KINDS)
         yield Error(
             f"The server of {server.alias!r} is {server.name}.",
-            hint="EMS needs MariaDB 10.6 or MySQL 8.0.11: FOR UPDATE SKIP LOCKED.",
+            hint=f"EMS needs {needed}: FOR UPDATE SKIP LOCKED.",
             id="ems.E003",
+        )
+    elif kind.is_untested(server.version):
+        yield Warning(
+            f"The server of {server.alias!r} is {server.name}, on which EMS is not tested.",
+            hint=(
+                f"EMS is tested on {kind}, and uses nothing that {text(kind.oldest)} does not have."
+                " Try your own tests on it, or upgrade the server."
+            ),
+            id="ems.W040",
         )
     if server.binlog_format == "STATEMENT":
         yield Error(

@@ -38,9 +38,12 @@ LAST_DURATIONS = ROOT / ".pytest_cache" / "durations.json"  # of the last run, f
 # Databases that have a leg in the suite and nothing else. In the commit tier they run the tests
 # with the marker ``mariadb_11``.
 FURTHER_DATABASES = ["mariadb-11"]
+# And those that only the tier of everything has.
+RARE_DATABASES = ["mysql-pymysql"]
+KNOWN_DATABASES = [*DATABASES, *FURTHER_DATABASES, *RARE_DATABASES]
 PACKAGES = ["streams", "monitoring", "sparkjobs", "emsproject"]
 SESSION_TIME = re.compile(r"\b((NOW|SYSDATE|LOCALTIME|CURDATE|CURTIME)\(|CURRENT_TIMESTAMP)")
-LONGEST_FIRST = ["mysql", "mariadb", "sqlite", "mariadb-11"]
+LONGEST_FIRST = ["mysql", "mariadb", "sqlite", *FURTHER_DATABASES, *RARE_DATABASES]
 QUICK = ["-m", "not slow and not bench and not exhaustive"]
 QUICK_ON_A_DJANGO = ["-m", "(not slow or every_django) and not bench and not exhaustive"]
 # Legs that run at the same time. They wait for half of their time, so two cores can run three.
@@ -49,7 +52,7 @@ AT_A_TIME = int(os.environ.get("EMS_TEST_AT_A_TIME", "3"))
 
 def help_(options: argparse.Namespace) -> int:
     """list the targets"""
-    print("make TARGET [ARGS=...] [DB=sqlite|mariadb|mariadb-11|mysql]\n")
+    print(f"make TARGET [ARGS=...] [DB={'|'.join(KNOWN_DATABASES)}]\n")
     for name, command in COMMANDS.items():
         print(f"  {name:11} {command.__doc__}")
     return 0
@@ -113,7 +116,7 @@ def legs_of_databases(
         there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
         there = [db for db in there if db in options.db]
         missing = [f"{db}: no server is available" for db in options.db if db not in there]
-        main = [db for db in there if db not in FURTHER_DATABASES]
+        main = [db for db in there if db in DATABASES]
         tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(main)}
         legs = [
             Leg(db, python, options.rest, {**env, **tiers, **of_leg(db, env)}, bool(options.rest))
@@ -174,11 +177,12 @@ def of_own_servers(mysql: Leg) -> Leg:
 
 def of_leg(db: str, env: dict[str, str]) -> dict[str, str]:
     """Return what tells a run of pytest its database."""
-    if db not in FURTHER_DATABASES:
+    if db in DATABASES:
         return {"EMS_TEST_DB": db}
-    vendor = db.partition("-")[0]
+    vendor, _, which = db.partition("-")
     url = env[url_variable(db)]
-    return {"EMS_TEST_DB": vendor, url_variable(vendor): url, "EMS_TEST_LEG": "further"}
+    driver = {"EMS_TEST_DRIVER": which} if which == "pymysql" else {}
+    return {"EMS_TEST_DB": vendor, url_variable(vendor): url, "EMS_TEST_LEG": "further", **driver}
 
 
 def test_django(options: argparse.Namespace) -> int:
@@ -280,6 +284,29 @@ def mutants(options: argparse.Namespace) -> int:
     return with_servers("tests.lab.mutants", options, in_memory=True)
 
 
+def matrix(options: argparse.Namespace) -> int:
+    """use the wheel on each Python, Django, server and driver (ARGS="--part 6.1/3.13 --keep")"""
+    servers = [db for db in options.db if db != "sqlite"]
+    env = {"EMS_MATRIX_SERVERS": ",".join(servers)}
+    python = environments.full()
+    with servers_for(options, in_memory=True) as found:
+        return run(python, "-m", "tests.matrix", *options.rest, env={**found, **env})
+
+
+def schema(options: argparse.Namespace) -> int:
+    """keep the tables of a release as a dump, with rows, for the tests of upgrades (ARGS=0.1.0)"""
+    parser = argparse.ArgumentParser(prog="make schema", allow_abbrev=False)
+    parser.add_argument("release")
+    release = {"EMS_KEEP_RELEASE": parser.parse_args(options.rest).release}
+    python = environments.full()
+    with servers_for(options, in_memory=True) as env:
+        words = ("-m", "pytest", "-q", "tests/upgrades/keep_release.py")
+        found = [
+            run(python, *words, env={**env, **release, **of_leg(db, env)}) for db in options.db
+        ]
+    return max(found)
+
+
 def scenario(options: argparse.Namespace) -> int:
     """play a scenario on servers of its own (NAME=kill, ARGS=--full; NAME=failover)"""
     module = "tests.lab.ha" if options.rest[:1] == ["failover"] else "tests.lab.scenarios"
@@ -376,22 +403,32 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "bench": bench,
     "peers": peers,
     "mutants": mutants,
+    "matrix": matrix,
+    "schema": schema,
     "scenario": scenario,
     "servers": servers,
 }
 
 
+def of_command(command: str) -> list[str]:
+    """Return the databases that a command has beside the three of all commands."""
+    further = {
+        "test": FURTHER_DATABASES,
+        "test-all": [*FURTHER_DATABASES, *RARE_DATABASES],
+        "matrix": [db for db in [*FURTHER_DATABASES, *RARE_DATABASES] if "pymysql" not in db],
+    }
+    return further.get(command, [])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py", allow_abbrev=False, add_help=False)
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--db", action="append", choices=[*DATABASES, *FURTHER_DATABASES])
+    parser.add_argument("--db", action="append", choices=KNOWN_DATABASES)
     options, rest = parser.parse_known_args()
     options.rest = rest
     # Tests start hundreds of processes: compiling all of EMS anew costs each of them a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    suites = {"test", "test-all"}
-    further = FURTHER_DATABASES if options.command in suites else []
-    options.db = options.db or [*DATABASES, *further]
+    options.db = options.db or [*DATABASES, *of_command(options.command)]
     # A closed terminal or a kill must end the servers as Ctrl-C does: by leaving the with blocks.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:

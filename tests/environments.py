@@ -38,13 +38,14 @@ DJANGOS = {
     "6.0": ("3.12", "3.13", "3.14"),
     "6.1": ("3.13", "3.14", "3.12"),
 }
-# What django-celery-beat refuses, and so the extra celery: there Celery is installed without it.
+# No extra has it. It refuses the newest Django: there Celery is tested without it.
+BEAT = "django-celery-beat>=2.8"
 WITHOUT_BEAT = {"6.1"}
 
 # The first version of what the extra "spark" allows.
 OLDEST_PYSPARK = "4.1.0"
 
-FULL = "mysql,redis,celery,tasks,spark,metrics,otel,api,relay,demo,dev,browser"
+FULL = "mysql,pymysql,redis,celery,tasks,spark,metrics,otel,api,relay,demo,dev,browser"
 LIGHT = "redis,celery,tasks,metrics,otel,api,relay,demo,dev"
 
 
@@ -86,30 +87,29 @@ def light() -> Path:
     """Return the Python for what needs no server: that of .venv if it exists."""
     if (ROOT / ".venv" / STAMP).exists():
         return full()
-    return _filled(".venv-fast", _editable(LIGHT))
+    return _filled(".venv-fast", [*_editable(LIGHT), BEAT])
 
 
 def full() -> Path:
     """Return the Python for the whole suite."""
-    requirements = _editable(FULL)
+    requirements = [*_editable(FULL), BEAT]
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
-    return _filled(".venv", requirements, env=_compiler_environment())
+    return _filled(".venv", requirements, env=compiler_environment())
 
 
 def peers() -> Path:
     """Return the Python with EMS and its peers; raises Missing."""
     requirements = [*_editable("mysql,redis"), *PEERS, "Django==6.0.*"]
-    env = _compiler_environment()
+    env = compiler_environment()
     return _filled(".venv-peers", requirements, env=env, python=python_for("6.0"))
 
 
 def of_django(version: str) -> Path:
     """Return the Python of an environment with this version of Django; raises Missing."""
     python = python_for(version)
-    requirements = [*_editable(LIGHT), f"Django=={version}.*"]
-    if version in WITHOUT_BEAT:
-        requirements = [*_editable(LIGHT.replace("celery,", "")), "celery", requirements[-1]]
+    beat = [] if version in WITHOUT_BEAT else [BEAT]
+    requirements = [*_editable(LIGHT), *beat, f"Django=={version}.*"]
     return _filled(f".venv-{version}", requirements, python=python)
 
 
@@ -121,7 +121,7 @@ def open_edx() -> Path:
 def oldest_pyspark() -> Path:
     """Return the Python of an environment with the oldest pyspark; raises Missing."""
     requirements = [*_editable("mysql,spark"), f"pyspark=={OLDEST_PYSPARK}"]
-    return _filled(".venv-spark", requirements, env=_compiler_environment())
+    return _filled(".venv-spark", requirements, env=compiler_environment())
 
 
 def python_for(django: str) -> str:
@@ -210,7 +210,7 @@ def _project() -> dict[str, Any]:
     return project
 
 
-def _compiler_environment() -> dict[str, str]:
+def compiler_environment() -> dict[str, str]:
     """Return the environment in which pip compiles the MySQL driver: installed, or unpacked."""
     missing = []
     if not shutil.which("gcc"):

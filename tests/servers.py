@@ -97,6 +97,7 @@ class Server:
     """Runs one private server process: ``prepare()``, ``start()``, ``wait()``, then ``stop()``."""
 
     kind = ""
+    programs_of = ""  # another kind that has the same programs
     # What is passed to Popen beside the usual, such as another user or environment.
     special: dict[str, Any] = {}
 
@@ -248,6 +249,13 @@ class MySQL(Server):
         return [self.programs.program("mysqld"), *self._options(), self._init_file()]
 
 
+class MySQLByPyMySQL(MySQL):
+    """Is for the leg of the suite that runs with PyMySQL: each leg has a server to itself."""
+
+    kind = "mysql-pymysql"
+    programs_of = "mysql"
+
+
 class Redis(Server):
     kind = "redis"
 
@@ -271,7 +279,9 @@ class Given:
         self.url = url
 
 
-KINDS: dict[str, type[Server]] = {kind.kind: kind for kind in (MariaDB, MariaDB11, MySQL, Redis)}
+KINDS: dict[str, type[Server]] = {
+    kind.kind: kind for kind in (MariaDB, MariaDB11, MySQL, MySQLByPyMySQL, Redis)
+}
 
 
 @contextlib.contextmanager
@@ -298,7 +308,8 @@ def running(
                 found[kind] = Given(url)
                 continue
             try:
-                own.append(KINDS[kind](Programs.find(kind), base, for_tests=in_memory))
+                programs = Programs.find(KINDS[kind].programs_of or kind)
+                own.append(KINDS[kind](programs, base, for_tests=in_memory))
             except Unavailable as reason:
                 if unavailable is None:
                     raise

@@ -3,6 +3,7 @@
 EMS_TEST_DB            sqlite (default), mariadb or mysql
 EMS_TEST_MARIADB_URL   mysql://user:password@host:port/ and so on: dev.py sets these
 EMS_TEST_MYSQL_URL
+EMS_TEST_DRIVER        pymysql: PyMySQL in the place of mysqlclient
 EMS_TEST_OTHER_URL     another server, or another way to it, for the alias `other`
 EMS_TEST_REDIS_URL     without it the tests marked redis are left out
 EMS_TEST_RUN           part of the test databases' names; default: this process' id, so that two
@@ -27,6 +28,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 VENDOR = os.environ.get("EMS_TEST_DB", "sqlite")
+if os.environ.get("EMS_TEST_DRIVER") == "pymysql":
+    # As docs/reference/versions.md says it to projects.
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
 RUN = os.environ.get("EMS_TEST_RUN", str(os.getpid()))
 
 

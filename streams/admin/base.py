@@ -160,10 +160,18 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
             return super().log_deletions(request, queryset)
         return journal.note(request, [(row, "") for row in queryset], flag=DELETION)
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        # From Django 6.1 on it asks for the actions of a place. The page of one row has buttons for
+        # the acts (see ``verbs``), so there it gets only actions that are meant for that page.
         if IS_POPUP_VAR in request.GET:
             return {}
-        return {**acts.actions(self.model, request.user), **super().get_actions(request)}
+        if action_location is None:
+            given = super().get_actions(request)
+        else:
+            given = super().get_actions(request, action_location=action_location)
+            if action_location.name != "CHANGE_LIST":
+                return given
+        return {**acts.actions(self.model, request.user), **given}
 
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:
         """Return the verbs that are possible for this row as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -54,6 +55,17 @@ def test_the_wheel_brings_its_migrations(names: set[str]) -> None:
 def test_django_is_all_that_an_installation_needs(metadata: Message) -> None:
     needed = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text]
     assert needed == ["django>=5.2"]
-    assert {"mysql", "redis", "celery", "spark", "all"} <= set(
+
+
+def test_no_extra_moves_the_django_of_a_project(metadata: Message) -> None:
+    """django-celery-beat 2.9 refuses Django 6.1: pip would put 6.0 in its place, without a word."""
+    extras = [text for text in metadata.get_all("Requires-Dist", []) if "extra ==" in text]
+    named = [text for text in extras if re.match(r"django(-celery-beat)? ?[<>=!~;]", text.lower())]
+    assert extras
+    assert named == []
+
+
+def test_the_extras_are_those_of_the_pages(metadata: Message) -> None:
+    assert {"mysql", "pymysql", "redis", "celery", "spark", "all"} <= set(
         metadata.get_all("Provides-Extra", [])
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -183,6 +184,18 @@ print(*run_checks(databases=[]), sep="\\n")
 """
 
 
+@pytest.mark.parametrize(("version", "is_enough"), [("1.1.3", False), ("1.2.0", True)])
+def test_a_pymysql_that_connects_by_itself_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, version: str, is_enough: bool
+) -> None:
+    driver = ModuleType("pymysql")
+    monkeypatch.setitem(sys.modules, "pymysql", driver)
+    monkeypatch.setattr("streams.checks.metadata.version", lambda name: version)
+    assert "ems.E040" not in ids(check_settings())  # mysqlclient is there, or none
+    monkeypatch.setitem(sys.modules, "MySQLdb", driver)
+    assert ("ems.E040" in ids(check_settings())) != is_enough
+
+
 @pytest.mark.parametrize("package", ["monitoring", "sparkjobs"])
 def test_a_package_of_the_project_that_hides_one_of_ems_is_a_warning(
     tmp_path: Path, package: str
@@ -352,22 +365,25 @@ class TestServer:
     pytestmark = on_a_server
 
     @pytest.mark.parametrize(
-        ("is_mariadb", "version", "is_enough"),
+        ("is_mariadb", "version", "found"),
         [
-            (True, (10, 5, 28), False),
-            (True, (10, 6, 0), True),
-            (False, (8, 0, 10), False),
-            (False, (8, 0, 11), True),
+            (True, (10, 5, 28), ["ems.E003"]),
+            (True, (10, 6, 0), ["ems.W040"]),
+            (True, (10, 10, 7), ["ems.W040"]),
+            (True, (10, 11, 0), []),
+            (False, (8, 0, 10), ["ems.E003"]),
+            (False, (8, 0, 11), ["ems.W040"]),
+            (False, (26, 7, 0), []),
         ],
     )
-    def test_a_server_without_skip_locked_is_an_error(
-        self, monkeypatch: pytest.MonkeyPatch, is_mariadb: bool, version: Any, is_enough: bool
+    def test_a_server_without_skip_locked_is_an_error_and_one_that_is_not_tested_a_warning(
+        self, monkeypatch: pytest.MonkeyPatch, is_mariadb: bool, version: Any, found: list[str]
     ) -> None:
         real = Server("default").isolation
         monkeypatch.setattr(Server, "isolation", real)  # its variable is named after the kind
         monkeypatch.setattr(Server, "is_mariadb", is_mariadb)
         monkeypatch.setattr(Server, "version", version)
-        assert ids(server_checks()) == ([] if is_enough else ["ems.E003"])
+        assert ids(server_checks()) == found
 
     @pytest.mark.parametrize(
         ("log_bin", "format_", "found"),

@@ -30,7 +30,10 @@ class Command(StreamsCommand):
     def run(self, **options: Any) -> None:
         if not apps.is_installed("django_celery_beat"):
             raise CommandError(
-                "django_celery_beat is not in INSTALLED_APPS: pip install django-ems[celery]."
+                "django_celery_beat is not in INSTALLED_APPS. Install django-celery-beat, if it"
+                " takes the Django of the project: 2.9 does not take 6.1. Without it, set"
+                " CELERY_BEAT_SCHEDULE to streams.schedule.SCHEDULE; or do without beat, since"
+                " ems_consume runs all steps itself."
             )
         from django_celery_beat.models import PeriodicTask
 

@@ -28,6 +28,7 @@ from tests.lab.mutants.spark import SPARK
 from tests.lab.mutants.tasks import TASKS
 from tests.lab.mutants.two_phase import TWO_PHASE
 from tests.lab.mutants.typed import TYPED
+from tests.lab.mutants.versions import VERSIONS
 
 SQL = "streams/database/sql/dialect.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
@@ -1344,6 +1345,6 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
+    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED, *VERSIONS),
     *(*RELAYS, *HELD_KEYS, *CELERY, *STARTS_AT_A_RATE, *TASKS),
 ]

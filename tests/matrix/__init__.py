@@ -1,0 +1,1 @@
+"""Uses the wheel as a user gets it: on each Python, Django, server and driver that can be had."""

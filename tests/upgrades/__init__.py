@@ -1,0 +1,1 @@
+"""Keeps the tables of each release as a dump, and migrates them to those of today."""
