@@ -286,6 +286,11 @@ def scenario(options: argparse.Namespace) -> int:
     return run(environments.full(), "-m", module, *options.rest, env=java())
 
 
+def release(options: argparse.Namespace) -> int:
+    """build and check what is published, into dist/; stops before the upload"""
+    return run(environments.release(), "-m", "tests.release", *options.rest)
+
+
 def servers(options: argparse.Namespace) -> int:
     """start the servers and keep them until Ctrl-C (--env FILE: how to reach them)"""
     parser = argparse.ArgumentParser(prog="dev.py servers", allow_abbrev=False)
@@ -378,6 +383,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "mutants": mutants,
     "scenario": scenario,
     "servers": servers,
+    "release": release,
 }
 
 
