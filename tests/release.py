@@ -6,6 +6,7 @@ bill of materials (CycloneDX), come into dist/. docs/contributing/release.md has
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -34,6 +35,9 @@ REQUIREMENT = re.compile(r"^([\w.-]+)\s*(?:\[[^]]*\])?\s*([^;]*?)\s*(?:;\s*(.*))
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="make release", allow_abbrev=False)
+    parser.add_argument("--draft", action="store_true", help="look at the files only")
+    draft = parser.parse_args().draft
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     sdist, wheel = build(version)
@@ -47,11 +51,11 @@ def main() -> int:
     print(sums, end="")
     for text in wrong:
         print(f"wrong: {text}")
-    open_points = list(not_ready(version))
+    open_points = [] if draft else list(not_ready(version))
     for text in open_points:
         print(f"not ready: {text}")
-    if wrong or open_points:
-        return 1
+    if draft or wrong or open_points:
+        return int(bool(wrong or open_points))
     print(
         f"\nReady. Nothing was uploaded. In a job that has an identity (OIDC) and no secret, say:\n"
         f"  python -m pypi_attestations sign {sdist.relative_to(ROOT)} {wheel.relative_to(ROOT)}\n"
@@ -112,9 +116,9 @@ def wrong_metadata(metadata: Message, project: dict[str, Any]) -> Iterator[str]:
 def not_ready(version: str) -> Iterator[str]:
     """Yield what is missing around the files: in the changelog and in git."""
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    section = re.search(rf"^## {re.escape(version)} [-–] (\d{{4}}-\d\d-\d\d)$", changelog, re.M)  # noqa: RUF001
+    section = re.search(rf"^## {re.escape(version)} [-–] (\d{{4}}-\d\d-\d\d)$", changelog, re.M)
     if section is None:
-        yield f"CHANGELOG.md has no section “## {version} – YYYY-MM-DD”"  # noqa: RUF001
+        yield f"CHANGELOG.md has no section “## {version} – YYYY-MM-DD”"
     unreleased = re.search(r"^## Unreleased\n(.*?)(?=^## |\Z)", changelog, re.M | re.S)
     if unreleased and unreleased[1].strip():
         yield "CHANGELOG.md has lines under Unreleased"
