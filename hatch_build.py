@@ -8,8 +8,8 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-IMAGE = re.compile(r"^!\[[^]]*\]\((?!https://)[^)]*\)\n\n?", re.MULTILINE)
-LINK = re.compile(r"\[([^]]*)\]\((?!https://)([^)\s]*)\)")
+IMAGE = re.compile(r"^!\[([^]]*)\]\(docs/([^)\s]*)\)\n\n?", re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[([^]]*)\]\((?!https://)([^)\s]*)\)")
 PAGE = re.compile(r"docs/(?P<path>[\w/.-]+)\.md(?P<heading>#[\w-]+)?")
 
 
@@ -27,9 +27,12 @@ class ReadmeHook(MetadataHookInterface):
 def readme(text: str, base: str | None) -> str:
     """Return ``text`` with links to pages of the site at ``base``.
 
-    What is not on the site, and everything without a site, is text without a link: a link that
-    leads nowhere is worse.
+    What is not on the site, and everything without a site, is text without a link or a picture: a
+    link that leads nowhere is worse.
     """
+
+    def shown(image: re.Match[str]) -> str:
+        return f"![{image[1]}]({base}/{image[2]})\n\n" if base else ""
 
     def linked(link: re.Match[str]) -> str:
         title, target = link.groups()
@@ -38,4 +41,4 @@ def readme(text: str, base: str | None) -> str:
             return title
         return f"[{title}]({base}/{page['path']}.html{page['heading'] or ''})"
 
-    return LINK.sub(linked, IMAGE.sub("", text))
+    return LINK.sub(linked, IMAGE.sub(shown, text))

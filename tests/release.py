@@ -45,7 +45,7 @@ def main() -> int:
     wrong = [*wrong_files(sdist, wheel, version), *wrong_metadata(metadata, project)]
     bill = DIST / f"django_ems-{version}.cdx.json"
     bill.write_text(json.dumps(bill_of_materials(metadata, wheel), indent=1) + "\n")
-    files = [sdist, wheel, bill]
+    files = (sdist, wheel, bill)
     sums = "".join(f"{digest(one)}  {one.name}\n" for one in files)
     (DIST / "SHA256SUMS").write_text(sums)
     print(sums, end="")

@@ -37,6 +37,7 @@ def test_links_of_the_readme_lead_to_the_site_where_there_is_one(hook: Any) -> N
     text = hook.readme(README.read_text(), f"{SITE}/1.0")
     assert f"[tutorial]({SITE}/1.0/tutorial.html)" in text
     assert f"({SITE}/1.0/reference/settings.html#where-a-new-group-starts)" in text
+    assert f"({SITE}/1.0/images/flow.svg)" in text
     assert "](docs/" not in text
     assert "](CHANGELOG.md)" not in text
 
@@ -44,6 +45,7 @@ def test_links_of_the_readme_lead_to_the_site_where_there_is_one(hook: Any) -> N
 def test_links_of_the_readme_are_text_where_there_is_no_site(hook: Any) -> None:
     text = hook.readme(README.read_text(), None)
     assert "The tutorial builds this shop" in text
+    assert "![" not in text
     assert publishing.re.findall(r"\]\((?!https://)", text) == []
     assert "(https://github.com/ThreeDotsLabs/watermill/issues/311)" in text
 
