@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+import tarfile
 from email.message import Message
 from pathlib import Path
 from types import ModuleType
@@ -46,7 +48,7 @@ def test_links_of_the_readme_are_text_where_there_is_no_site(hook: Any) -> None:
     text = hook.readme(README.read_text(), None)
     assert "The tutorial builds this shop" in text
     assert "![" not in text
-    assert publishing.re.findall(r"\]\((?!https://)", text) == []
+    assert re.findall(r"\]\((?!https://)", text) == []
     assert "(https://github.com/ThreeDotsLabs/watermill/issues/311)" in text
 
 
@@ -89,7 +91,7 @@ def test_a_file_that_is_missing_in_the_wheel_is_found(tmp_path: Path) -> None:
     wheel, sdist = tmp_path / "a.whl", tmp_path / "a.tar.gz"
     with ZipFile(wheel, "w") as archive:
         archive.writestr("streams/secret.txt", "")
-    publishing.tarfile.open(sdist, "w:gz").close()
+    tarfile.open(sdist, "w:gz").close()
     wrong = list(publishing.wrong_files(sdist, wheel, "1.0"))
     assert "streams/__init__.py is not in the wheel" in wrong
     assert "streams/secret.txt is in the wheel and was not committed" in wrong
