@@ -17,6 +17,7 @@ from streams.database.clock import database_now
 from streams.durations import brief
 from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.release import documentation
 from streams.sharding import aliases
 
 # The jobs of sparkjobs/jobs/rollup.py, which run one after the other.
@@ -63,7 +64,8 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
         if times is not None and times[1] is not None:
             ages[job] = times[0] - times[1]
     if not done:
-        yield Diagnosis(OK, "rollups", "There are none: see docs/guides/spark.md.")
+        guide = documentation("guides/spark.md")
+        yield Diagnosis(OK, "rollups", f"There are none: see {guide}.")
         return
     silent = [job for job in ages if ages[job] > SILENT]
     if silent and _works(using, AT_NIGHT):

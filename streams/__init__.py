@@ -69,6 +69,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from streams.release import UNKNOWN, version
+
+        return version() or UNKNOWN
     try:
         home = _HOME[name]
     except KeyError:

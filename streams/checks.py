@@ -46,6 +46,7 @@ from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.replication import Replication
 from streams.observe.tested_servers import KINDS, MARIADB, MYSQL, text
 from streams.relays.relay import has_kombu, is_relay
+from streams.release import documentation
 from streams.runtime_settings import system
 from streams.sharding import aliases
 
@@ -583,7 +584,7 @@ def _replicated(server: Server) -> Iterator[CheckMessage]:
             f" {'; '.join(reason.text for reason in reasons)}.",
             hint=(
                 f"Set {', '.join(reason.hint for reason in reasons)}. Before that, connect the"
-                " replica: docs/guides/failover.md says why."
+                f" replica: {documentation('guides/failover.md')} says why."
             ),
             id="ems.W018",
         )

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
 from streams import telemetry
 from streams.conf import PARENT, settings
+from streams.release import version
 from streams.telemetry import COMMIT, PREPARE, RELEASE, SEND, SETTLE, End, Handler, safely
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Tracing(telemetry.Observer):
 
         self._baggage, self._context = baggage, context
         self._propagate, self._trace = propagate, trace
-        self._tracer = trace.get_tracer("streams", _version(), schema_url=SCHEMA)
+        self._tracer = trace.get_tracer("streams", version(), schema_url=SCHEMA)
         self._servers: dict[str, dict[str, Any]] = {}
 
     def begin(self, what: str, *args: Any) -> End | None:
@@ -363,10 +363,3 @@ def _fail(span: Span, error: BaseException) -> None:
     span.record_exception(error)
     span.set_attribute("error.type", type(error).__name__)
     span.set_status(Status(StatusCode.ERROR, type(error).__name__))
-
-
-def _version() -> str | None:
-    try:
-        return version("django-ems")
-    except PackageNotFoundError:  # it runs from a checkout
-        return None

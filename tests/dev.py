@@ -313,6 +313,11 @@ def scenario(options: argparse.Namespace) -> int:
     return run(environments.full(), "-m", module, *options.rest, env=java())
 
 
+def release(options: argparse.Namespace) -> int:
+    """build and check what is published, into dist/; stops before the upload"""
+    return run(environments.release(), "-m", "tests.release", *options.rest)
+
+
 def servers(options: argparse.Namespace) -> int:
     """start the servers and keep them until Ctrl-C (--env FILE: how to reach them)"""
     parser = argparse.ArgumentParser(prog="dev.py servers", allow_abbrev=False)
@@ -407,6 +412,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "schema": schema,
     "scenario": scenario,
     "servers": servers,
+    "release": release,
 }
 
 

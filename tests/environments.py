@@ -2,6 +2,7 @@
 
 .venv-demo   what the demo needs: no compiler
 .venv-docs   what builds the documentation
+.venv-release  what builds the package that is published
 .venv-fast   for the quick targets where .venv does not exist: no compiler either
 .venv        for the whole suite, with the MySQL driver, which is compiled
 .venv-peers  for the comparison with other systems
@@ -45,8 +46,8 @@ WITHOUT_BEAT = {"6.1"}
 # The first version of what the extra "spark" allows.
 OLDEST_PYSPARK = "4.1.0"
 
-FULL = "mysql,pymysql,redis,celery,tasks,spark,metrics,otel,api,relay,demo,dev,browser"
-LIGHT = "redis,celery,tasks,metrics,otel,api,relay,demo,dev"
+FULL = "mysql,pymysql,redis,celery,tasks,spark,metrics,otel,api,relay,demo"
+LIGHT = "redis,celery,tasks,metrics,otel,api,relay,demo"
 
 
 # What EMS is compared with: make peers.
@@ -80,19 +81,24 @@ def has_spark() -> bool:
 
 def docs() -> Path:
     """Return the Python that builds the documentation; it does not import the project."""
-    return _filled(".venv-docs", _project()["optional-dependencies"]["docs"])
+    return _filled(".venv-docs", _group("docs"))
+
+
+def release() -> Path:
+    """Return the Python that builds the package."""
+    return _filled(".venv-release", _group("release"))
 
 
 def light() -> Path:
     """Return the Python for what needs no server: that of .venv if it exists."""
     if (ROOT / ".venv" / STAMP).exists():
         return full()
-    return _filled(".venv-fast", [*_editable(LIGHT), BEAT])
+    return _filled(".venv-fast", [*_editable(LIGHT), BEAT, *_group("test")])
 
 
 def full() -> Path:
     """Return the Python for the whole suite."""
-    requirements = [*_editable(FULL), BEAT]
+    requirements = [*_editable(FULL), BEAT, *_group("test"), *_group("browser")]
     if _is_current(ROOT / ".venv", requirements):
         return _python(ROOT / ".venv")
     return _filled(".venv", requirements, env=compiler_environment())
@@ -109,7 +115,7 @@ def of_django(version: str) -> Path:
     """Return the Python of an environment with this version of Django; raises Missing."""
     python = python_for(version)
     beat = [] if version in WITHOUT_BEAT else [BEAT]
-    requirements = [*_editable(LIGHT), *beat, f"Django=={version}.*"]
+    requirements = [*_editable(LIGHT), *beat, *_group("test"), f"Django=={version}.*"]
     return _filled(f".venv-{version}", requirements, python=python)
 
 
@@ -206,8 +212,20 @@ def _stamp(requirements: list[str]) -> str:
 
 
 def _project() -> dict[str, Any]:
-    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project: dict[str, Any] = _pyproject()["project"]
     return project
+
+
+def _group(name: str) -> list[str]:
+    """Return the requirements of a dependency group: pip has ``--group`` from 25.1 on only."""
+    found: list[str] = []
+    for one in _pyproject()["dependency-groups"][name]:
+        found += [one] if isinstance(one, str) else _group(one["include-group"])
+    return found
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def compiler_environment() -> dict[str, str]:

@@ -14,6 +14,7 @@ from streams.celery.channel import Channel
 from streams.celery.control import Bindings
 from streams.celery.engine import Engine
 from streams.celery.naming import Naming
+from streams.release import UNKNOWN, version
 
 
 class Transport(virtual.Transport):  # type: ignore[misc]
@@ -61,9 +62,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         return {}
 
     def driver_version(self) -> str:
-        from importlib.metadata import version
-
-        return version("django-ems")
+        return version() or UNKNOWN
 
     def verify_connection(self, connection: Any) -> bool:
         return True

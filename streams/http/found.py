@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.errors import UnknownPartition
+from streams.errors import UnknownGroup, UnknownPartition
 from streams.http.access import Caller
 from streams.http.problems import Problem
 from streams.models import ConsumerGroup, Message, Partition
@@ -14,7 +14,7 @@ def group_named(topic: str, name: str, using: str) -> ConsumerGroup:
     rows = ConsumerGroup.objects.using(using).select_related("topic")
     row = rows.filter(topic=topic_of(topic, using).pk, name=name).first()
     if row is None:
-        raise Problem(404, "unknown", f"There is no group {name} on {topic}.")
+        raise UnknownGroup(f"There is no group {name!r} on {topic!r}.")
     return row
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streams.metrics.catalogue import PROCESS
+from streams.release import version
 
 # Topic, group, how many calls it may make at once, and how many deliveries it has in hand.
 Work = tuple[str, str, int, int]
@@ -35,12 +35,5 @@ class ConsumerCollector(Collector):
             workers.add_metric((topic, group), at_once)
             busy.add_metric((topic, group), in_hand)
         for client in self._clients():
-            info.add_metric((client, _version()), 1)
+            info.add_metric((client, version() or ""), 1)
         return [workers, busy, info]
-
-
-def _version() -> str:
-    try:
-        return version("django-ems")
-    except PackageNotFoundError:  # it runs from a checkout
-        return ""

@@ -10,6 +10,7 @@ from django.utils.translation import ngettext
 
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
 from streams.observe.mysql_server import Server
+from streams.release import documentation
 
 # In milliseconds: a source of semi-synchronous replication that waits for less long degrades in an
 # outage of the replica.
@@ -120,7 +121,8 @@ class Replication:
             "Asynchronous, to %d replicas: a failover may lose the last commits.",
             replicas,
         )
-        return self._warning(text % replicas, "See docs/guides/failover.md: semi-synchronous.")
+        hint = f"See {documentation('guides/failover.md')}: semi-synchronous."
+        return self._warning(text % replicas, hint)
 
     def _of_galera(self) -> Diagnosis:
         state = self._status.get("wsrep_local_state_comment", "?")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from streams.models import Rewind, UtcNow
 from streams.models.namespaces import own
 from streams.observe.diagnoses import WARNING, Diagnosis
+from streams.release import documentation
 
 # How long the doctor tells of it.
 TOLD_FOR = timedelta(days=7)
@@ -22,7 +23,8 @@ def rewound(using: str, within: timedelta = TOLD_FOR) -> list[Rewind]:
 
 def rewinds(using: str) -> Iterator[Diagnosis]:
     """Yield a warning for each log that was rewound in the last days."""
-    hint = "Messages are lost, with their business rows: docs/guides/failover.md says what to do."
+    guide = documentation("guides/failover.md")
+    hint = f"Messages are lost, with their business rows: {guide} says what to do."
     for rewind in rewound(using):
         text = (
             "%(partition)s had reached offset %(known)d, and ended at %(first)d at %(at)s:"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from itertools import pairwise
 
 import pytest
 
+from tests import llms
 from tests.docs.documents import DOCS, FENCE, HEADING, ROOT
 
 SITE = (ROOT / "mkdocs.yml").read_text()
@@ -43,6 +45,15 @@ def test_the_site_loads_nothing_from_other_hosts() -> None:
     assert "font: false" in SITE
     # The theme would fetch the program that draws these from a host of its makers.
     assert not [page for page in PAGES if "```mermaid" in page.read_text()]
+
+
+def test_the_list_of_pages_for_programs_is_that_of_the_navigation() -> None:
+    assert llms.FILE.read_text() == llms.written(), "write it anew: python -m tests.llms"
+
+
+def test_the_site_says_of_which_version_it_is() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\ncopyright: EMS {version}, Apache-2.0\n" in SITE
 
 
 def test_the_glossary_is_in_the_order_of_the_alphabet() -> None:

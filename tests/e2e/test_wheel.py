@@ -35,6 +35,7 @@ def test_the_wheel_installs_three_packages_and_no_more(names: set[str]) -> None:
     (info,) = {name for name in top if name.endswith(".dist-info")}
     assert top == {*PACKAGES, info}
     assert f"{info}/licenses/LICENSE" in names
+    assert f"{info}/licenses/monitoring/static/ems_monitoring/uplot/LICENSE" in names
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -66,6 +67,13 @@ def test_no_extra_moves_the_django_of_a_project(metadata: Message) -> None:
 
 
 def test_the_extras_are_those_of_the_pages(metadata: Message) -> None:
-    assert {"mysql", "pymysql", "redis", "celery", "spark", "all"} <= set(
-        metadata.get_all("Provides-Extra", [])
-    )
+    extras = set(metadata.get_all("Provides-Extra", []))
+    assert {"mysql", "pymysql", "redis", "celery", "spark", "chaos", "all"} <= extras
+    assert not extras & {"dev", "test", "docs", "browser", "release"}
+
+
+def test_the_readme_of_the_index_has_no_link_to_a_file(metadata: Message) -> None:
+    text = str(metadata.get_payload())
+    assert "An id is given at the INSERT" in text
+    assert "](docs/" not in text
+    assert metadata["License-Expression"] == "Apache-2.0 AND MIT"

@@ -313,7 +313,7 @@ def test_a_group_is_deleted_unless_it_takes_too_long(
     shown = boss.post(path).json()
     assert shown["contents"]["cursors"] == 1
     boss.post(path, {"token": shown["token"]})
-    assert code(boss.post(path)) == (404, "unknown")
+    assert code(boss.post(path)) == (404, "unknown_group")
 
 
 # -- dead letters --

@@ -15,6 +15,7 @@ from streams.observe.backlogs import BacklogLimits, beyond
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.observe.doctor import examine, ready
 from streams.operate.rewound import declare
+from streams.release import documentation
 
 # An audit stops after this many findings: a longer list would not help.
 FINDINGS_AT_MOST = 1000
@@ -144,7 +145,7 @@ class Command(StreamsCommand):
 
 
 def _diagnoses(findings: list[Finding]) -> list[Diagnosis]:
-    hint = "docs/reference/doctor.md says what it means."
+    hint = f"{documentation('reference/doctor.md')} says what it means."
     return [
         Diagnosis(ERROR, finding.kind, f"{finding.where}: {finding.detail}", hint)
         for finding in joined(findings)

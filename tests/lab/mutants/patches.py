@@ -24,6 +24,7 @@ from tests.lab.mutants.readers import READERS
 from tests.lab.mutants.relays import RELAYS
 from tests.lab.mutants.resident import RESIDENT
 from tests.lab.mutants.rollups import ROLL_UPS
+from tests.lab.mutants.shelf import SHELF
 from tests.lab.mutants.spark import SPARK
 from tests.lab.mutants.tasks import TASKS
 from tests.lab.mutants.two_phase import TWO_PHASE
@@ -1346,5 +1347,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED, *VERSIONS),
-    *(*RELAYS, *HELD_KEYS, *CELERY, *STARTS_AT_A_RATE, *TASKS),
+    *(*RELAYS, *HELD_KEYS, *CELERY, *STARTS_AT_A_RATE, *TASKS, *SHELF),
 ]
