@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from streams.consume.limits import Limits
-from streams.consume.outcome.failure import BodyUnread, Failure, KeyHeldBack
+from streams.consume.outcome.failure import BodyUnread, Failure
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.log.held_keys import room
@@ -52,9 +52,7 @@ class Closed:
     @property
     def outcome(self) -> Outcome:
         judged = self.settlement.judged
-        tried = [
-            one for one in judged if not isinstance(one.failure.error, BodyUnread | KeyHeldBack)
-        ]
+        tried = [one for one in judged if not one.postponed]
         return Outcome(
             done=len(self.span) - len(judged) - len(self.gone) - self.passed - self.parked,
             failed=len(tried),
@@ -68,7 +66,10 @@ class Closed:
     def outcomes(self) -> dict[int, str]:
         """Return what the log says of the offsets that are not done."""
         named = dict.fromkeys(self.settlement.parked, "parked")
-        named |= {one.failure.offset: "retry" for one in self.settlement.judged}
+        named |= {
+            one.failure.offset: "postponed" if one.postponed else "retry"
+            for one in self.settlement.judged
+        }
         return named | {one.failure.offset: "dead" for one in self.settlement.dead}
 
 

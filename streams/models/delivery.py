@@ -140,8 +140,8 @@ class Delivery(models.Model):
     # Set on a claim whose messages run alone, since a process died with them. Not a column.
     alone = False
 
-    # Set once messages of the claim wait for the rate of their key. Not a column.
-    held_back = False
+    # Set once a message of the claim comes again with its attempt unspent. Not a column.
+    postponed = False
 
     @property
     def offsets(self) -> range:
