@@ -36,6 +36,16 @@ class BodyUnread(Postpone):
         return str(self.__doc__)
 
 
+class NotBegun(Postpone):
+    """A message of its key before it has failed, or was in a call when the process stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
 class KeyHeldBack(Postpone):
     """The rate of its key lets the message begin later: no attempt was made."""
 

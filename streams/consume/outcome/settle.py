@@ -144,10 +144,10 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 
     New messages stay together: see _give_back_range. With ``thread``, nothing is given back unless
-    the row has this one still. Of one that is settled in any order, what is settled stays so.
-    Raises LeaseLost.
+    the row has this one still. Of one that is settled in any order, what is settled stays so; of
+    one in lanes all is settled before its progress. Raises LeaseLost.
     """
-    if delivery.settled:
+    if delivery.settled and not delivery.group.ordered:
         for part in split(delivery):
             release(part, thread=thread)
         return
