@@ -16,6 +16,7 @@ from streams.deliver.key_starts import KeySlots, KeyStarts
 from streams.errors import InvalidConsumer
 from streams.log.sequencer import sequence
 from streams.models import (
+    ConsumerGroup,
     Delivery,
     KeyBucket,
     RateBucket,
@@ -92,6 +93,7 @@ def test_while_a_key_waits_the_others_of_its_claim_go_on(key: Any) -> None:
     assert (process.feed.totals.done, process.feed.totals.failed) == (3, 0)
     assert not failed
     assert not RateBucket.objects.exists()
+    assert ConsumerGroup.objects.get().rate_in_force == "10/h, burst=1, each key"
     assert not list(audit("default"))
 
 
