@@ -172,6 +172,10 @@ class NotBlocked(StreamsError):
     """No message blocks this partition of the group, or another one than was shown."""
 
 
+class TooManyParked(StreamsError):
+    """This message was not tried: parkedMessagesMax messages of the group wait for their keys."""
+
+
 class AttemptRunning(StreamsError):
     """A consumer is handling the message just now: wait for the outcome."""
 
