@@ -26,6 +26,7 @@ from streams.consume.registry import find
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.deliver.closing import Closed, close, not_begun
+from streams.deliver.reading import LeftOut
 from streams.deliver.slot import Noted
 from streams.errors import LeaseLost
 from streams.models import Cursor, Delivery
@@ -121,8 +122,10 @@ def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:
             raise LeaseLost
         return
     if stop > delivery.progress:
-        rest = not_begun(delivery, begun, stop, noted.left_out)
-        found.closed = close(delivery, stop, rest, in_force, noted.left_out)
+        # What was absent is read once more, as a retry: it does not stop what is done behind it.
+        passed = LeftOut(passed=noted.left_out.passed)
+        rest = not_begun(delivery, begun, stop, passed)
+        found.closed = close(delivery, stop, rest, in_force, passed)
     if delivery.progress <= delivery.last_offset:
         release(delivery)
 

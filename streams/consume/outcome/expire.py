@@ -59,8 +59,9 @@ def expire(
     Returns what followed, or None if the delivery ended in the meantime.
     """
     if delivery.group.ordered and (delivery.settled or begun is not None):
-        kept = {"dead": dead, "given_up": given_up, "passed": passed}
-        return _expire_lanes(delivery, max_retries, delay, begun, **kept)  # type: ignore[arg-type]
+        return _expire_lanes(
+            *(delivery, max_retries, delay, begun), dead=dead, given_up=given_up, passed=passed
+        )
     if delivery.settled:
         return _expire_parts(delivery, max_retries, delay, dead=dead, given_up=given_up)
     reason = CallGivenUp() if given_up else ProcessDied()
