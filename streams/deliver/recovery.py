@@ -88,6 +88,12 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         found.released = len(range(delivery.progress, end))
         release(delivery)
         return found
+    called = frozenset(running).difference(_not_called(noted))
+    if len(called) < len(running) and not delivery.group.ordered and noted:
+        # Between the messages of a call are some that it did not get, such as those that the rate
+        # of their key holds back: no attempt of them is spent.
+        _recover_parts(found, replace(noted, begun=called), in_force.max_retries)
+        return found
     if running.stop < end and not delivery.group.strict:
         found.released = end - running.stop
         keep_below(delivery, running.stop)
@@ -97,6 +103,10 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
     if found.died is None:  # its rows are locked
         raise LeaseLost
     return found
+
+
+def _not_called(noted: Noted | None) -> set[int]:
+    return noted.left_out.unread | noted.left_out.passed if noted else set()
 
 
 def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:
