@@ -17,10 +17,12 @@ import pytest
 from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, runtime_settings, send_many
 from streams.chaos.forks import in_fork
 from streams.consume.outcome.any_order import Ends, bits, settle_any_order
-from streams.errors import InvalidConsumer
+from streams.consume.outcome.settle import release
+from streams.errors import InvalidConsumer, LeaseLost
 from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
+    ConsumerGroup,
     Cursor,
     DeadMessage,
     Delivery,
@@ -30,6 +32,8 @@ from streams.models import (
     SystemConfig,
 )
 from streams.observe.audit.walk import audit
+from streams.operate.acts.act import Consent
+from streams.operate.acts.reset import ResetGroup
 from streams.process.deaths import Deaths
 from streams.process.shared.progress_file import ProgressFile
 from streams.steps.sweep import sweep
@@ -297,6 +301,21 @@ def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated()
     finish()
     assert not HeldKey.objects.exists()
     assert Cursor.objects.get().next_offset == 6
+    assert audit("default") == []
+
+
+def test_a_reset_takes_a_claim_in_lanes_back() -> None:
+    registered(lambda message: note(message, "done"))
+    sent("a0", "b0", "c0", "a1", "d0", "e0")
+    sequence("default")
+    claim = Process("mail").claim(6, timedelta(minutes=1))
+    assert settle_any_order([Ends(claim, bits([1, 3], claim.first_offset))], "default") == []
+    ResetGroup(to="earliest").run(ConsumerGroup.objects.get(), "default", Consent("me"))
+    with pytest.raises(LeaseLost):
+        release(claim)
+    Process("mail").run_until_idle()
+    assert noted("done") == dict.fromkeys(range(6), 1)
+    assert not Delivery.objects.open().exists()
     assert audit("default") == []
 
 
