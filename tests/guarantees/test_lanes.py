@@ -310,7 +310,7 @@ def test_a_reset_takes_a_claim_in_lanes_back() -> None:
     sequence("default")
     claim = Process("mail").claim(6, timedelta(minutes=1))
     assert settle_any_order([Ends(claim, bits([1, 3], claim.first_offset))], "default") == []
-    ResetGroup(to="earliest").run(ConsumerGroup.objects.get(), "default", Consent("me"))
+    ResetGroup(to="earliest").run(ConsumerGroup.objects.get(), "default", Consent("me", force=True))
     with pytest.raises(LeaseLost):
         release(claim)
     Process("mail").run_until_idle()
