@@ -225,11 +225,15 @@ def folder(tmp_path: Path, ems_settings: Any) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_kill_repeats_only_the_calls_that_ran() -> None:
+    both_run = threading.Event()
+
     def handle(message: ReceivedMessage) -> None:
         note(message, "begun")
         if message.body == "a0" and message.attempt == 1:
+            both_run.set()
             time.sleep(20)  # until the kill
         if message.body == "d0" and message.attempt == 1:
+            assert both_run.wait(20)
             os.kill(os.getpid(), signal.SIGKILL)
         note(message, "done")
 
