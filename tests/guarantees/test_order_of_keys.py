@@ -119,6 +119,7 @@ class Story:
 
     def run(self, events: int) -> None:
         self.send()
+        Process(self.group)  # the group is there before the first purge
         for _event in range(events):
             self.chance.choices(
                 [
