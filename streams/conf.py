@@ -53,6 +53,8 @@ CLAIM_BYTES = 16 * 1024 * 1024
 READ_BYTES = CLAIM_BYTES // 4
 
 MAX_BATCH = 1000
+# The most messages of a claim that is settled in any order: one bit each of Delivery.settled.
+MAX_ANY_ORDER = 63
 
 # The most seconds that a request over HTTP is held. gunicorn ends a worker after 30 silent ones,
 # nginx a request after 60.

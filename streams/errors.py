@@ -172,6 +172,10 @@ class NotBlocked(StreamsError):
     """No message blocks this partition of the group, or another one than was shown."""
 
 
+class TooManyParked(StreamsError):
+    """This message was not tried: parkedMessagesMax messages of the group wait for their keys."""
+
+
 class AttemptRunning(StreamsError):
     """A consumer is handling the message just now: wait for the outcome."""
 
@@ -271,9 +275,13 @@ class Postpone(Exception):
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         super().__init__(reason)
-        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-        if not timedelta(0) <= self.delay <= MAX_DELAY:
+        self._delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        if not timedelta(0) <= self._delay <= MAX_DELAY:
             raise ValueError("a message can be postponed by nothing to a century")
+
+    @property
+    def delay(self) -> timedelta:
+        return self._delay
 
 
 class Reject(Exception):

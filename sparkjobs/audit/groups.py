@@ -46,10 +46,14 @@ def _reach(is_passed: Column) -> Column:
     A group that is not ordered never claims a range again: a failed message becomes a retry. The
     cursor of an ordered group goes back to a failed message, unless that is dead. That of a group
     by key goes back to few of them, and a delivery does not say which: it may have passed all.
+    If nothing has failed, and yet it is to be repeated, its last message was postponed.
     """
     failed, given_up = F.col("failed"), F.col("dead") + F.col("missing")
     settled = F.col("progress") - 1
-    again = F.when(failed > F.when(is_passed, given_up).otherwise(F.col("dead")), 1).otherwise(0)
+    is_settled = F.col("progress") > F.col("last_offset")
+    postponed = (F.col("state") == "RETRY") & (failed == 0) & is_settled
+    fails_again = failed > F.when(is_passed, given_up).otherwise(F.col("dead"))
+    again = F.when(fails_again | postponed, 1).otherwise(0)
     died = F.when(
         is_passed & (F.col("progress") <= F.col("last_offset")) & (given_up > failed), 1
     ).otherwise(0)

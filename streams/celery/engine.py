@@ -25,7 +25,7 @@ from streams.celery.envelope import Payload, is_too_old, payload_of
 from streams.celery.hands import MOST, Hands
 from streams.celery.naming import Naming
 from streams.celery.supply import Supply
-from streams.conf import RENEW_SECONDS, settings
+from streams.conf import MAX_ANY_ORDER, RENEW_SECONDS, settings
 from streams.consume.registry import autodiscover
 from streams.database.retrying import transient
 from streams.deliver.poller import Poller
@@ -34,7 +34,6 @@ from streams.log import kept_ends
 from streams.log.sequencer import sequence
 from streams.log.topics import resolve
 from streams.logs import event
-from streams.models.delivery import MAX_ANY_ORDER
 from streams.process.deaths import Deaths
 from streams.process.shared.client import Client
 from streams.process.shared.connections import KEEPER_PREFIX, limit_keeper

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from streams.api import ReceivedMessage
 from streams.celery.naming import GROUP
-from streams.conf import FRESH_SECONDS
+from streams.conf import FRESH_SECONDS, MAX_ANY_ORDER
 from streams.consume.limits import Limits, limits
 from streams.consume.outcome import notices
 from streams.consume.registry import Registration, find, registration_of
@@ -24,7 +24,6 @@ from streams.deliver.turns import Turns
 from streams.errors import LeaseLost
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Delivery
-from streams.models.delivery import MAX_ANY_ORDER
 from streams.telemetry import handled
 
 logger = logging.getLogger("streams.celery")

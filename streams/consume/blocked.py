@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import F, Q
 
 from streams.consume.limits import known_max_retries
+from streams.log.held_keys import TOO_MANY
 from streams.log.lag import CHUNK
 from streams.models import ConsumerGroup, Cursor, Message, UtcNow
 
@@ -43,6 +44,11 @@ class Blocked:
     def state(self) -> str:
         """Return ``running`` while a consumer handles it again, else ``blocks``."""
         return "running" if self.is_running else "blocks"
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Tell whether it was not tried, since no more messages of its group may be parked."""
+        return self.error == TOO_MANY
 
     @property
     def age(self) -> timedelta | None:

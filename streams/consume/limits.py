@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from streams import runtime_settings
-from streams.conf import MAX_BATCH
+from streams.conf import MAX_ANY_ORDER, MAX_BATCH
 from streams.consume.outcome.backoff import (
     RetryPolicy,
     default_policy,
@@ -102,8 +102,15 @@ class Limits:
         return not self.max_retries or delay_after(self.retry, 1, ProcessDied()) is None
 
     def claimed_at_once(self, registration: Registration) -> int:
-        """Return the messages of the smallest claim: of a call, or of ``batch`` calls of one."""
-        return 1 if self.one_call and registration.batch is None else self.batch
+        """Return the messages of the smallest claim: of a call, or of ``batch`` calls of one.
+
+        With lanes each of these has a batch, up to what can be settled in any order.
+        """
+        if self.one_call and registration.batch is None:
+            return 1
+        if registration.lanes > 1:
+            return min(MAX_ANY_ORDER, self.batch * registration.lanes)
+        return self.batch
 
 
 def limits(

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from django.apps import apps
 
 from streams.api import ReceivedMessage
-from streams.conf import MAX_BATCH, longest_name
+from streams.conf import MAX_ANY_ORDER, MAX_BATCH, longest_name
 from streams.consume.handler import check, is_async, name_of
 from streams.consume.outcome.backoff import RetryPolicy, retry_policy
 from streams.consume.rate import Rate
@@ -69,6 +69,7 @@ class Registration:
     on_dead: Literal["hold"] | None = None
     rate: Rate | None = None
     rate_key: RateKey | None = None
+    lanes: int = 1
     # Of a partition, by its number: claims begin at the lowest, and not by turns. See ranked().
     rank: Callable[[int], int] | None = None
 
@@ -97,6 +98,7 @@ def consumer(
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
     on_dead: Literal["hold"] | None = None,
+    lanes: int = 1,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -144,6 +146,7 @@ def consumer(
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
     on_dead: Literal["hold"] | None = None,
+    lanes: int = 1,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -190,6 +193,7 @@ def consumer(
     start: Literal["earliest", "latest"] | datetime | None = None,
     ordered: Order = False,
     on_dead: Literal["hold"] | None = None,
+    lanes: int = 1,
     atomic: bool = False,
     tags: Sequence[str] = (),
     max_retries: int | None = None,
@@ -213,7 +217,8 @@ def consumer(
     key are handled one after the other, in the order of sending; a failed one is repeated before
     any later one of its partition, or with "key" before any later one of its key
     (docs/guides/ordering.md). Both are fixed when the group is created. ``on_dead="hold"``: with
-    "key", a dead letter holds its key until it is redriven or discarded. ``tags``: only messages
+    "key", a dead letter holds its key until it is redriven or discarded. ``lanes``: with "key", so
+    many threads of the process handle the keys of a claim side by side. ``tags``: only messages
     with one of these tags; the others are passed over and counted.
 
     ``threads``: worker threads of each process. ``start``: where a new group begins, "earliest",
@@ -272,6 +277,12 @@ def consumer(
             "rate_key needs a rate, and a group that is not ordered: what may not begin yet comes"
             " after later messages."
         )
+    _require(_is_count(lanes, 1, MAX_ANY_ORDER), "lanes", f"1 … {MAX_ANY_ORDER}")
+    if lanes > 1 and (ordered != "key" or atomic or batch):
+        raise InvalidConsumer(
+            "lanes need ordered='key', whose keys they are for, a handler of one message, and not"
+            " atomic=True: a commit cannot say that calls before it have not ended."
+        )
     policy = None if retry is None else retry_policy(retry)
     typed = None if body is None else typed_body(body)
     limit = None if rate is None else Rate.of(rate, burst)
@@ -297,6 +308,7 @@ def consumer(
             on_dead=on_dead,
             rate=limit,
             rate_key=rate_key,
+            lanes=lanes,
         )
         known = _registered.get((topic, group))
         if known and known.handler is not handler:

@@ -24,6 +24,7 @@ from streams.log.sequencer import (
 )
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Cursor, Mode, Partition, Start, Topic
+from streams.models.group import EACH_KEY
 
 # "earliest", "latest" or an aware datetime.
 Begin = str | datetime
@@ -72,7 +73,7 @@ def subscribe(
         raise GroupMismatch(f"{change} {mismatch_hint()}")
     wanted = {
         "tags": sorted(registration.tags),
-        "rate_in_code": str(registration.rate or ""),
+        "rate_in_code": rate_in_code(registration),
         "hold_dead": registration.on_dead == "hold",
     }
     known = {**{name: getattr(group, name) for name in wanted}, "tags": group.tags or []}
@@ -82,6 +83,12 @@ def subscribe(
         for name, value in wanted.items():
             setattr(group, name, value)
     return group
+
+
+def rate_in_code(registration: Registration) -> str:
+    """Return the rate of the decorator, as the row of the group has it."""
+    each = EACH_KEY if registration.rate_key else ""
+    return f"{registration.rate}{each}" if registration.rate else ""
 
 
 def mismatch(registration: Registration, mode: str, ordered: Order) -> str:

@@ -53,13 +53,7 @@ class Calls(ABC):
         self._slot = slot or UnreadSlot()
         self._size = 1 if registration.batch is None else limits.batch
         self._lines = Lines.wanted()
-        self._caller = HandlerCaller(
-            registration,
-            stretch,
-            timeout=limits.consume_timeout,
-            using=using,
-            lines=self._lines,
-        )
+        self._caller = self._new_caller()
         self._settled = time.monotonic()
         # Another thread may settle what has ended while a call runs, and give back what is behind
         # it: see share().
@@ -68,6 +62,16 @@ class Calls(ABC):
         self._ended = stretch.progress
         self._failures: list[Failure] = []
         self._failed_bytes = 0
+
+    def _new_caller(self) -> HandlerCaller:
+        """Return what makes calls in the calling thread."""
+        return HandlerCaller(
+            self.registration,
+            self._stretch,
+            timeout=self.limits.consume_timeout,
+            using=self._using,
+            lines=self._lines,
+        )
 
     @property
     def calling(self) -> bool:

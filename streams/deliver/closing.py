@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from streams.consume.limits import Limits
-from streams.consume.outcome.failure import BodyUnread, Failure, KeyHeldBack
+from streams.consume.outcome.failure import BodyUnread, Failure, NotBegun
 from streams.consume.outcome.settle import Settlement, settle
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.log.held_keys import room
@@ -52,9 +52,7 @@ class Closed:
     @property
     def outcome(self) -> Outcome:
         judged = self.settlement.judged
-        tried = [
-            one for one in judged if not isinstance(one.failure.error, BodyUnread | KeyHeldBack)
-        ]
+        tried = [one for one in judged if not one.postponed]
         return Outcome(
             done=len(self.span) - len(judged) - len(self.gone) - self.passed - self.parked,
             failed=len(tried),
@@ -68,7 +66,10 @@ class Closed:
     def outcomes(self) -> dict[int, str]:
         """Return what the log says of the offsets that are not done."""
         named = dict.fromkeys(self.settlement.parked, "parked")
-        named |= {one.failure.offset: "retry" for one in self.settlement.judged}
+        named |= {
+            one.failure.offset: "postponed" if one.postponed else "retry"
+            for one in self.settlement.judged
+        }
         return named | {one.failure.offset: "dead" for one in self.settlement.dead}
 
 
@@ -86,7 +87,7 @@ def close(
     ``running`` is how long ago the first call began. In an ordered group the first message that
     has failed, or was not read, ends the delivery: those after it wait for it. In a group by key
     only one does that was not read, since its key is unknown, or that has failed while too many
-    are parked. Raises LeaseLost.
+    are parked; with lanes these few are parked, too, since those behind are done. Raises LeaseLost.
     """
     span = range(delivery.progress, progress)
     unread = [Failure(n, BodyUnread()) for n in left_out.unread.intersection(span)]
@@ -94,7 +95,7 @@ def close(
     failures = sorted([*failures, *unread, *early], key=lambda failure: failure.offset)
     blocking = failures if delivery.group.ordered else []
     parks = delivery.parks.keys() & span if delivery.group.by_key else set()
-    if failures and delivery.group.by_key and room(delivery.group, delivery.using) > len(parks):
+    if failures and delivery.group.by_key and _may_park(delivery, len(parks)):
         blocking = [one for one in failures if isinstance(one.error, BodyUnread)]
     if blocking:
         span = range(delivery.progress, blocking[0].offset + 1)
@@ -114,3 +115,19 @@ def close(
         running=running,
     )
     return Closed(span, settlement, gone, len(passed))
+
+
+def _may_park(delivery: Delivery, parks: int) -> bool:
+    return delivery.in_lanes or room(delivery.group, delivery.using) > parks
+
+
+def not_begun(
+    delivery: Delivery, begun: Collection[int], stop: int, left_out: LeftOut
+) -> list[Failure]:
+    """Return what comes again of a claim in lanes up to ``stop`` - 1, since no call of it began.
+
+    Its key has failed, or was in a call when the process stopped.
+    """
+    out = left_out.passed | left_out.missing | left_out.unread | delivery.parks.keys()
+    rest = set(range(delivery.progress, stop)).difference(begun, out)
+    return [Failure(offset, NotBegun()) for offset in sorted(rest)]

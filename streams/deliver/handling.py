@@ -142,6 +142,10 @@ class Handling(Calls):
         if self.gives_way:
             return False
         self._enter()
+        return self._may_start(messages)
+
+    def _may_start(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Tell the same, once it may run beside the calls of other threads."""
         if self._stopped() or not self._wait_for_slots(len(messages)):
             return False
         with self._ending:

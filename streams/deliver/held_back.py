@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from streams.database.sql import keys as sql
 from streams.database.sql.dialect import execute, fetch
-from streams.log.held_keys import GroupPartition, held, room
+from streams.log.held_keys import TOO_MANY, GroupPartition, held, room
 from streams.log.keys import keys_of
 from streams.models import ConsumerGroup, Cursor
 from streams.rules.key import key_hash
 
 # For how long a partition waits, when no more may be parked, before it looks again.
 FULL_WAIT = timedelta(seconds=1)
-TOO_MANY = "TooManyParked: parkedMessagesMax messages of the group wait for their keys"
 
 
 class Claimable(NamedTuple):

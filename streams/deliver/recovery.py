@@ -25,7 +25,8 @@ from streams.consume.outcome.settle import Settlement, keep_below, release
 from streams.consume.registry import find
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.deliver.closing import Closed, close
+from streams.deliver.closing import Closed, close, not_begun
+from streams.deliver.reading import LeftOut
 from streams.deliver.slot import Noted
 from streams.errors import LeaseLost
 from streams.models import Cursor, Delivery
@@ -65,7 +66,10 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         return None
     found = Recovered(delivery)
     in_force = _limits(delivery)
-    if delivery.settled or (noted and noted.begun is not None):
+    if delivery.group.ordered and noted and noted.begun is not None:
+        _recover_lanes(found, noted, in_force)
+        return found
+    if (delivery.settled and not delivery.group.ordered) or (noted and noted.begun is not None):
         _recover_parts(found, noted, in_force.max_retries)
         return found
     end = delivery.last_offset + 1
@@ -84,6 +88,12 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         found.released = len(range(delivery.progress, end))
         release(delivery)
         return found
+    called = frozenset(running).difference(_not_called(noted))
+    if len(called) < len(running) and not delivery.group.ordered and noted:
+        # Between the messages of a call are some that it did not get, such as those that the rate
+        # of their key holds back: no attempt of them is spent.
+        _recover_parts(found, replace(noted, begun=called), in_force.max_retries)
+        return found
     if running.stop < end and not delivery.group.strict:
         found.released = end - running.stop
         keep_below(delivery, running.stop)
@@ -93,6 +103,41 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
     if found.died is None:  # its rows are locked
         raise LeaseLost
     return found
+
+
+def _not_called(noted: Noted | None) -> set[int]:
+    return noted.left_out.unread | noted.left_out.passed if noted else set()
+
+
+def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:
+    """End a claim in lanes. A call that had failed counts as one that ran: its outcome is lost."""
+    delivery = found.delivery
+    begun = noted.begun or frozenset()
+    delivery.settled = bits(noted.done, delivery.first_offset) | (delivery.settled or 0)
+    delivery.in_lanes = True
+    done = {at for at in delivery.offsets if delivery.settled >> (at - delivery.first_offset) & 1}
+    stop = max([delivery.progress - 1, *begun]) + 1
+    ran = [at for at in begun - done if at >= delivery.progress]
+    found.released = delivery.last_offset + 1 - stop
+    if ran:
+        found.repeated = len(ran)
+        delay = delay_after_expiry(delivery.group, delivery.attempt)
+        found.died = expire(
+            *(delivery, in_force.max_retries, delay),
+            dead=True,
+            begun=begun,
+            passed=noted.left_out.passed,
+        )
+        if found.died is None:  # its rows are locked
+            raise LeaseLost
+        return
+    if stop > delivery.progress:
+        # What was absent is read once more, as a retry: it does not stop what is done behind it.
+        passed = LeftOut(passed=noted.left_out.passed)
+        rest = not_begun(delivery, begun, stop, passed)
+        found.closed = close(delivery, stop, rest, in_force, passed)
+    if delivery.progress <= delivery.last_offset:
+        release(delivery)
 
 
 def _recover_parts(found: Recovered, noted: Noted | None, max_retries: int) -> None:

@@ -161,6 +161,8 @@ class ProgressSlot(UnreadSlot):
         self.copies.put(stop, stop, stop)
 
     def any_order(self, begun: int, done: int) -> None:
+        if self._weight != _weight(self._left_out):
+            self._describe()
         self.copies.put(done, begun, ANY_ORDER)
 
     def _describe(self) -> None:

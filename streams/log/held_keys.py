@@ -17,9 +17,13 @@ from streams import runtime_settings
 from streams.database.sql import keys as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import own_transaction
+from streams.errors import TooManyParked, describe
 from streams.log.counting import count_each
 from streams.models import Again, ConsumerGroup, DeadMessage, HeldKey, RetryMessage
 from streams.models.retry import RetryMessageQuerySet
+
+# The error of a cursor whose next message would have to be parked.
+TOO_MANY = describe(TooManyParked())
 
 
 class GroupPartition(NamedTuple):

@@ -19,9 +19,6 @@ from streams.models.consumer import Consumer
 from streams.models.fields import LooseForeignKey, UtcDateTimeField, UtcNow
 from streams.models.retry import MAX_ERROR
 
-# The most messages of a claim that is settled in any order: one bit each of ``settled``.
-MAX_ANY_ORDER = 63
-
 # In characters: what a delivery of several offsets keeps of each different error, and of all. A
 # claim of a thousand messages may fail with as many texts.
 MAX_NOTED = 300
@@ -140,8 +137,11 @@ class Delivery(models.Model):
     # Set on a claim whose messages run alone, since a process died with them. Not a column.
     alone = False
 
-    # Set once messages of the claim wait for the rate of their key. Not a column.
-    held_back = False
+    # Set on a claim whose keys run side by side, in lanes. Not a column.
+    in_lanes = False
+
+    # Set once a message of the claim comes again with its attempt unspent. Not a column.
+    postponed = False
 
     @property
     def offsets(self) -> range:

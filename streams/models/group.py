@@ -19,6 +19,8 @@ from streams.rules.names import MAX_NAME
 
 # An override of this text lifts the rate that the code says.
 UNLIMITED = "unlimited"
+# Ends the rate of the code if it counts for each key by itself.
+EACH_KEY = ", each key"
 
 
 class Mode(models.TextChoices):
@@ -167,6 +169,11 @@ class ConsumerGroup(models.Model):
     def rate_in_force(self) -> str:
         """Return how many of its messages begin in a time, an empty text where nothing says it."""
         return "" if self.rate == UNLIMITED else self.rate or self.rate_in_code
+
+    @property
+    def has_rate_of_keys(self) -> bool:
+        """Tell whether its rate counts for each key by itself, which only its consumers know."""
+        return self.rate_in_code.endswith(EACH_KEY) and self.rate != UNLIMITED
 
     @property
     def kind(self) -> str:

@@ -38,6 +38,20 @@ def blocked(using: str) -> Iterator[Diagnosis]:
 
 
 def _blocked(one: Blocked) -> Diagnosis:
+    values = {"group": one.group, "topic": one.topic, "place": one.place, "count": one.behind}
+    if one.waits_for_room:
+        text = ngettext(
+            "%(group)s on %(topic)s: %(place)s waits, since parkedMessagesMax messages of the group"
+            " wait for their keys; %(count)d message waits behind it",
+            "%(group)s on %(topic)s: %(place)s waits, since parkedMessagesMax messages of the group"
+            " wait for their keys; %(count)d messages wait behind it",
+            one.behind,
+        )
+        hint = (
+            f"ems_keys list --group {one.group} says which messages hold keys. Correct the handler,"
+            " make a dead letter of such a message by ems_keys skip, or raise parkedMessagesMax."
+        )
+        return Diagnosis(WARNING, "blocked", text % values, hint)
     text = ngettext(
         "%(group)s on %(topic)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d"
         " message waits behind it",
@@ -45,7 +59,6 @@ def _blocked(one: Blocked) -> Diagnosis:
         " messages wait behind it",
         one.behind,
     )
-    values = {"group": one.group, "topic": one.topic, "place": one.place, "count": one.behind}
     hint = (
         f"Its error: {one.error or 'unknown'}. Correct the handler, and let the next attempt begin"
         " by"

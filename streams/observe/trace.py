@@ -123,7 +123,7 @@ def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
     if delivery.first_offset == delivery.last_offset and possible:
         return possible[0], ""
     if delivery.first_offset == delivery.last_offset and delivery.state == State.RETRY:
-        return _("held back by the rate of its key"), ""
+        return _("postponed"), ""
     # The delivery has the number of these, not their offsets.
     return ", ".join([_("done"), *(_("or %s") % what for what in possible)]), ""
 

@@ -121,7 +121,8 @@ class RunningGroup:
         return replace(self._in_force(group), workers=processes * self.threads)
 
     def describe(self) -> str:
-        return f"{self.name}: {self.registration.name}, up to {self.threads} threads"
+        lanes = f" of {self.registration.lanes} lanes" if self.registration.lanes > 1 else ""
+        return f"{self.name}: {self.registration.name}, up to {self.threads} threads{lanes}"
 
     def add(self, outcome: Outcome) -> None:
         """Count what a worker has done with one delivery."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from streams.consume.limits import Limits
 from streams.deliver.calls import Calls
 from streams.deliver.claim import Claimer
 from streams.deliver.handling import Handling
+from streams.deliver.lanes import LaneHandling
 from streams.deliver.turns import Turns
+from streams.models import Delivery
+from streams.process.lanes import LaneThreads
 from streams.process.pool import Wanted
 from streams.process.running_group import RunningGroup
 from streams.process.runtime import Runtime
@@ -34,6 +38,8 @@ class Turn:
         claimer.starts.tagged = bool(feed.registration.tags)
         self._turns = Turns(claimer)
         self._slot = runtime.file.slot(thread)
+        self._thread = thread
+        self._lanes: LaneThreads | None = None
         self._calls: Calls | None = None  # those that are under way
 
     @property
@@ -88,7 +94,7 @@ class Turn:
             self._runtime.pool.wake(self._feed)
         delivery, retry = claimed
         alone = delivery.alone or (retry and retry.alone)
-        handling = Handling(
+        handling = self._of(delivery)(
             delivery,
             self._feed.registration,
             limits,
@@ -116,6 +122,14 @@ class Turn:
         # The retry of what has failed may be due already; a rest that was given back is for others.
         outcome = handling.outcome
         return left or claimer.more or outcome.failed > 0 or outcome.released > 0
+
+    def _of(self, delivery: Delivery) -> Callable[..., Handling]:
+        """Return what handles the delivery: one message needs no lanes."""
+        if self._feed.registration.lanes == 1 or len(delivery.offsets) == 1:
+            return Handling
+        if self._lanes is None:
+            self._lanes = LaneThreads(self._runtime, self._feed, self._thread)
+        return partial(LaneHandling, lanes=self._lanes.lanes)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -76,6 +76,7 @@ class Worker(threading.Thread):
             )
             self._lifecycle.fail(f"worker {self.name}: {error!r}")
         finally:
+            self._turns.clear()  # their lanes end with them
             connections.close_all()
 
     def _work(self) -> None:

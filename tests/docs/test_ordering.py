@@ -1,7 +1,8 @@
-"""The example of docs/guides/ordering.md holds a key as the page says."""
+"""The examples of docs/guides/ordering.md hold a key, and use lanes, as the page says."""
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from streams import Outgoing, send_many
 from streams.models import HeldKey
 from streams.testing import advance, drain
+from tests.consuming import Process
 from tests.docs.documents import DOCS, files
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -35,3 +37,20 @@ def test_a_failed_message_holds_back_only_those_of_its_key() -> None:
     advance(timedelta(minutes=1))
     drain()
     assert posted[3:] == [("ann", 1), ("ann", 3), ("ann", 5)]
+
+
+def test_the_keys_of_one_partition_run_side_by_side() -> None:
+    together = threading.Barrier(4)  # nobody goes on until four calls run at once
+    called: list[tuple[str, int]] = []
+
+    def call_the_carrier(key: str, body: int) -> None:
+        together.wait(timeout=20)
+        called.append((key, body))
+
+    module: dict[str, Any] = {"call_the_carrier": call_the_carrier}
+    exec(files(ORDERING)["parcels.py"], module)  # noqa: S102 - the code of the page
+    send_many([Outgoing("parcels", n, key=str(n % 4)) for n in range(12)])
+    Process("carrier").run_until_idle()
+    assert sorted(called) == [(str(key), n) for key in range(4) for n in range(key, 12, 4)]
+    for key in "0123":
+        assert [n for one, n in called if one == key] == list(range(int(key), 12, 4))

@@ -19,7 +19,7 @@ from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import keep_below
 from streams.database.transactions import own_transaction
 from streams.deliver.handling import Handling
-from streams.errors import GroupActive, GroupMismatch, InvalidConsumer
+from streams.errors import GroupActive, GroupMismatch, InvalidConsumer, TooManyParked
 from streams.log.held_keys import GroupPartition, repair
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -42,6 +42,7 @@ from streams.operate.acts.act import Consent
 from streams.operate.acts.order import OrderByKey
 from streams.operate.acts.replay import ReplayToGroup
 from streams.operate.acts.reset import ResetGroup, UndoReset
+from streams.operate.acts.unblock import SkipToDeadLetters
 from streams.operate.group_deletion import delete_group
 from streams.retain.purge import Purge
 from streams.steps.sweep import sweep
@@ -297,7 +298,14 @@ def test_beyond_the_most_that_may_be_parked_the_partition_waits_and_says_so():
     assert (cursor.next_offset, cursor.is_blocked) == (5, True)
     assert "parkedMessagesMax" in cursor.last_error
     (found,) = blocked("default")
-    assert "orders/0@5" in found.text
+    assert "orders/0@5 waits, since parkedMessagesMax" in found.text
+    # It was never tried, so it is no dead letter.
+    group = ConsumerGroup.objects.get()
+    with pytest.raises(TooManyParked):
+        SkipToDeadLetters().preview(group, "default")
+    with pytest.raises(TooManyParked):
+        SkipToDeadLetters().run(group, "default", Consent("me", [[0, 5, 1]]))
+    assert not DeadMessage.objects.exists()
     for _ in range(4):
         advance(MINUTE)
         drain()

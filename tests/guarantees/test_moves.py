@@ -569,33 +569,42 @@ def test_held_keys_are_taken_along_and_each_goes_on_in_its_order():
 
 @pytest.mark.timeout(600)  # audits grow with the topics of the sweep
 @strides(53, 3)
-def test_a_move_with_retries_may_be_killed_between_any_two_statements(stride):
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_a_move_with_retries_may_be_killed_between_any_two_statements(stride, ordered):
+    """Of a group by key, what is parked stays so: each key goes on in its order."""
     for point in count(1, stride):
         name = f"orders-{point}"
         seen = []
         registry._registered.clear()
         failing = [True]
 
-        @consumer(name, group="mail", max_retries=2)
+        @consumer(name, group="mail", max_retries=2, ordered=ordered)
         def mail(message):
             if failing[0]:  # noqa: B023
                 raise ValueError
             seen.append(message.body)  # noqa: B023
 
-        send_many([Outgoing(name, n) for n in range(3)])
+        send_many([Outgoing(name, n, key=key) for n, key in enumerate("aba")])
         drain()
         failing[0] = False
         status = in_fork(partial(move_until_killed, name, point, with_retries=True))
-        RetryMessage.objects.update(due_at=UtcNow())
+        due(HERE)
         consume_on(HERE)  # old consumers go on
         move(name, with_retries=True)
-        RetryMessage.objects.using(THERE).update(due_at=UtcNow())
+        due(THERE)
         consume_on(THERE)
         assert sorted(seen) == [0, 1, 2]
+        assert not ordered or seen.index(0) < seen.index(2)
+        assert not HeldKey.objects.using(THERE).exists()
         assert audits() == []
         if status == 0:
             break
     assert point > 40
+
+
+def due(alias):
+    rows = RetryMessage.objects.using(alias)
+    rows.exclude(due_at=None).update(due_at=UtcNow())
 
 
 def move_until_killed(name, point, **options):

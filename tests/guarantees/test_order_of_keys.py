@@ -95,12 +95,14 @@ def handle_batch(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, E
     return failed
 
 
-def register(group: str, *, batch: bool, atomic: bool, hold: bool) -> None:
+def register(group: str, *, kind: str, atomic: bool, hold: bool) -> None:
     options: dict[str, Any] = {"ordered": "key", "atomic": atomic, "start": "earliest"}
     # A death spends an attempt, too. Only what is redriven in its order may die.
     options |= {"max_retries": 1, "on_dead": "hold"} if hold else {"max_retries": 1000}
-    if batch:
+    if kind == "batch":
         consumer("orders", group=group, batch=5, **options)(handle_batch)
+    elif kind == "lanes":
+        consumer("orders", group=group, lanes=3, **options)(handle)
     else:
         consumer("orders", group=group, **options)(handle)
 
@@ -117,6 +119,7 @@ class Story:
 
     def run(self, events: int) -> None:
         self.send()
+        Process(self.group)  # the group is there before the first purge
         for _event in range(events):
             self.chance.choices(
                 [
@@ -224,20 +227,23 @@ def folder(tmp_path: Path, ems_settings: Any) -> None:
 STORIES = int(os.environ.get("EMS_STORIES", "1"))
 
 
-@pytest.mark.parametrize("atomic", [False, True], ids=["plain", "atomic"])
-@pytest.mark.parametrize("batch", [False, True], ids=["one", "batch"])
+@pytest.mark.parametrize(
+    ("kind", "atomic"),
+    [("one", False), ("one", True), ("batch", False), ("batch", True), ("lanes", False)],
+)
 @pytest.mark.parametrize("seen", [False, True], ids=["unseen", "seen"])
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_each_key_is_handled_in_the_order_of_its_offsets(
-    seed: int, seen: bool, batch: bool, atomic: bool
+    seed: int, seen: bool, kind: str, atomic: bool
 ) -> None:
     group = f"g{seed}"
-    register(group, batch=batch, atomic=atomic, hold=batch != seen)
-    chance = random.Random(seed * 8 + seen * 4 + batch * 2 + atomic)  # noqa: S311
+    register(group, kind=kind, atomic=atomic, hold=(kind == "batch") != seen)
+    number = seed * 16 + seen * 8 + ["one", "batch", "lanes"].index(kind) * 2 + atomic
+    chance = random.Random(number)  # noqa: S311
     story = Story(chance, group, seen)
     story.run(25)
     assert len(story.keys) == story.sent
-    assert_in_order(story, in_place=seen and not batch)
+    assert_in_order(story, in_place=seen and kind != "batch")
     assert not HeldKey.objects.exists()
     assert not RetryMessage.objects.exists()
     assert not DeadMessage.objects.waiting().exists()
@@ -247,11 +253,13 @@ def test_each_key_is_handled_in_the_order_of_its_offsets(
 
 
 CONSUMER = """
+import sys
 from django.core.management import call_command
 from streams import Retry, consumer
 from tests.guarantees.test_order_of_keys import BEGUN, DONE, note
 
-@consumer("orders", group="work", ordered="key", start="earliest", max_retries=1000)
+@consumer("orders", group="work", ordered="key", start="earliest", max_retries=1000,
+          lanes=int(sys.argv[1]))
 def handle(message):
     note(message, BEGUN)
     if message.attempt <= message.body % 3:
@@ -263,23 +271,27 @@ call_command("ems_consume", "--group", "work")
 
 
 @pytest.mark.mysql
+@pytest.mark.parametrize(
+    ("lanes", "messages"),
+    [(1, 200), (4, 60), pytest.param(4, 400, marks=pytest.mark.exhaustive)],
+)
 def test_with_processes_side_by_side_that_are_killed_each_key_is_handled_in_order(
-    spawn: Spawn,
+    spawn: Spawn, lanes: int, messages: int
 ) -> None:
     """They claim new messages and retries at once, and are killed at whatever they do."""
     chance = random.Random(5)  # noqa: S311
     story = Story(chance, "work", seen=True)
     Topic.objects.create(name="orders")
     grow(Topic.objects.get(), 2, "default")
-    while story.sent < 200:
+    while story.sent < messages:
         story.send()
     done = Handled.objects.filter(value=DONE).values("partition", "offset").distinct()
-    children = [spawn(CONSUMER) for _ in range(2)]
-    for number in range(1, 6):
+    children = [spawn(CONSUMER, str(lanes)) for _ in range(2)]
+    for number in range(1, 1 + messages // 40):
         wait_for(lambda least=30 * number: done.count() >= least, "calls")  # type: ignore[misc]
         victim = chance.randrange(2)
         children[victim].kill()
-        children[victim] = spawn(CONSUMER)
+        children[victim] = spawn(CONSUMER, str(lanes))
     wait_for(lambda: done.count() == story.sent, "the rest", 120)
     wait_for(lambda: not RetryMessage.objects.exists(), "the end of the last calls", 60)
     for child in children:

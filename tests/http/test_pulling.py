@@ -528,6 +528,19 @@ def test_a_broadcast_group_cannot_be_pulled(api: Api) -> None:
     assert api.put(GROUP, {}).status_code == 409
 
 
+def test_a_group_with_a_rate_for_each_key_cannot_be_pulled_until_that_is_lifted(api: Api) -> None:
+    made(api)
+    fill(1)
+    ConsumerGroup.objects.update(rate_in_code="5/s, burst=1, each key")
+    remembered.forget()
+    answer = api.post(f"{GROUP}/pull", {"client": "one"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "group_mismatch")
+    assert "each key" in answer.json()["detail"]
+    ConsumerGroup.objects.update(rate="unlimited")
+    remembered.forget()
+    assert len(pulled(api)) == 1
+
+
 def test_a_paused_group_hands_out_nothing(api: Api) -> None:
     made(api)
     fill(1)

@@ -12,7 +12,7 @@ from sparkjobs.audit.noted import NamedFinding
 from sparkjobs.config import Config
 from sparkjobs.errors import Busy
 from sparkjobs.lock import alone
-from streams import Outgoing, Reject, consumer, send_many
+from streams import Outgoing, Postpone, Reject, consumer, send_many
 from streams.consume.outcome.dead_letter import redrive
 from streams.log.ends import End
 from streams.log.rewinds import jump
@@ -53,7 +53,8 @@ def found(spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def history(topic: str, messages: int = 20, *, ordered: bool = False) -> None:
-    """Two groups; of the first, every fifth fails once, and message 7 is dead."""
+    """Two groups; of the first, every fifth fails once, 7 is dead, and 11 is postponed once."""
+    waited: list[int] = []
 
     @consumer(topic, group="mail", batch=None if ordered else 3, ordered=ordered)
     def handle(received):
@@ -63,6 +64,9 @@ def history(topic: str, messages: int = 20, *, ordered: bool = False) -> None:
                 failed[message] = Reject("odd")
             elif message.body % 5 == 4 and message.attempt == 1:
                 failed[message] = ValueError("no")
+            elif message.body == 11 and not waited:
+                waited.append(11)
+                failed[message] = Postpone(1)
         if ordered and failed:
             raise next(iter(failed.values()))
         return None if ordered else failed

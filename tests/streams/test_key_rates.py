@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +14,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, consumer, send, send_many, signals
+from streams.chaos.forks import in_fork
 from streams.consume.rate import MICROSECONDS, Rate
 from streams.deliver.key_starts import KeySlots, KeyStarts
 from streams.errors import InvalidConsumer
 from streams.log.sequencer import sequence
 from streams.models import (
+    ConsumerGroup,
     Delivery,
     KeyBucket,
     RateBucket,
@@ -23,11 +28,13 @@ from streams.models import (
     State,
 )
 from streams.observe.audit.walk import audit
+from streams.process.deaths import Deaths
+from streams.process.shared.progress_file import ProgressFile
 from streams.retain.old_rows import key_buckets
 from streams.rules.key import key_hash
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
-from tests.consuming import LONG_AFTER, Process, fail, registered
+from tests.consuming import LONG_AFTER, Process, fail, given_back, registered
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
@@ -92,6 +99,7 @@ def test_while_a_key_waits_the_others_of_its_claim_go_on(key: Any) -> None:
     assert (process.feed.totals.done, process.feed.totals.failed) == (3, 0)
     assert not failed
     assert not RateBucket.objects.exists()
+    assert ConsumerGroup.objects.get().rate_in_force == "10/h, burst=1, each key"
     assert not list(audit("default"))
 
 
@@ -272,3 +280,29 @@ def test_takes_of_one_statement_lock_keys_in_one_order(holder: Delivery) -> None
     starts = KeyStarts(holder, "tenant", Rate.of("10/s"))
     taken = starts._take({9: 1, 3: 1, 5: 1})
     assert list(taken) == [3, 5, 9]
+
+
+def test_a_death_in_a_batch_spends_no_attempt_of_what_the_rate_of_its_key_holds_back(
+    tmp_path: Path, ems_settings: Any
+) -> None:
+    ems_settings(STATE_DIR=str(tmp_path))
+
+    def die(messages: Any) -> None:
+        if any(message.attempt == 1 and message.body == "b" for message in messages):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    mail(die, batch=5)
+    sent("a", "a", "b", "a", "c")
+    process = Process("mail")  # the group is made before the fork
+    assert in_fork(lambda: Process("mail", file=ProgressFile("default", 1)).run_until_idle()) == -9
+    assert Deaths("default").recover() == 1
+    # 0, 2 and 4 were in the call. 1 and 3 were not, and are claimed again.
+    rows = RetryMessage.objects.order_by("offset")
+    assert {row.offset: row.attempt for row in rows} == {0: 2, 2: 2, 4: 2}
+    assert given_back() == [(1, 1), (3, 3)]
+    for _round in range(5):
+        refill()
+        process.run_until_idle()
+    assert process.feed.totals.done == 5
+    assert not RetryMessage.objects.exists()
+    assert not list(audit("default"))

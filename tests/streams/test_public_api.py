@@ -87,6 +87,7 @@ def test_the_signatures_are_these():
         "start",
         "ordered",
         "on_dead",
+        "lanes",
         "atomic",
         "tags",
         "max_retries",

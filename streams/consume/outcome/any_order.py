@@ -60,8 +60,9 @@ def bits(offsets: Collection[int], first: int) -> int:
 def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
     """Record what is settled of these deliveries, in one statement; return those that are lost.
 
-    None of them is a retry, whose row would have to go, and none is of an ordered group. What an
-    earlier try has written, whose reply was lost, is not lost.
+    None of them is a retry, whose row would have to go, and none of an ordered group ends by it:
+    its cursor would have to move. What an earlier try has written, whose reply was lost, is not
+    lost.
     """
     if not ends:
         return []

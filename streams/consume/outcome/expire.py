@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from streams.consume.outcome import backoff
 from streams.consume.outcome.any_order import split
-from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, ProcessDied
+from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, NotBegun, ProcessDied
 from streams.consume.outcome.parking import parking
 from streams.consume.outcome.settle import (
     Settlement,
@@ -38,6 +39,8 @@ def expire(
     *,
     dead: bool = False,
     given_up: bool = False,
+    begun: Collection[int] | None = None,
+    passed: Collection[int] = (),
 ) -> Settlement | None:
     """Take the delivery from a dead or overdue client: what it has not settled is retried.
 
@@ -49,10 +52,16 @@ def expire(
     its lease need not have ended; with ``given_up`` an operator takes it from a client that lives.
 
     In a group by key a call that is known to have run becomes a row, and holds its key: with
-    ``dead`` all that is not settled, else what was claimed alone.
+    ``dead`` all that is not settled, else what was claimed alone. ``begun`` are the calls of a
+    claim in lanes, also those that have ended, and ``passed`` what of it was not wanted, if its
+    host knows that.
 
     Returns what followed, or None if the delivery ended in the meantime.
     """
+    if delivery.group.ordered and (delivery.settled or begun is not None):
+        return _expire_lanes(
+            *(delivery, max_retries, delay, begun), dead=dead, given_up=given_up, passed=passed
+        )
     if delivery.settled:
         return _expire_parts(delivery, max_retries, delay, dead=dead, given_up=given_up)
     reason = CallGivenUp() if given_up else ProcessDied()
@@ -71,16 +80,8 @@ def expire(
             return None
         if unspent and not by_itself:
             lock_cursors(delivery)
-        rows = Delivery.objects.using(delivery.using)
-        taken = rows.filter(pk=delivery.pk)
-        expired = _taken_from(delivery, dead=dead, given_up=given_up)
-        # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire
-        # the other deliveries.
-        unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
-        row = expired.select_for_update(skip_locked=True).filter(
-            pk=delivery.pk, started_at__isnull=delivery.started_at is None, **unchanged
-        )
-        if not list(row.values_list("pk")):
+        taken = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
+        if not _lock(delivery, dead=dead, given_up=given_up):
             return None
         if unspent and not by_itself:
             leave_range(delivery, taken)
@@ -102,7 +103,9 @@ def expire(
         else:
             # One by one: the next death shows which one ends the process. In an ordered group the
             # first message that is not settled spends an attempt; those after it wait.
-            first = _again(delivery, delay or timedelta(0), reason, dead=dead)
+            known = len(unsettled(delivery)) == 1
+            wait = delay or timedelta(0)
+            first = _again(delivery, wait, reason, delivery.progress, dead=dead, known=known)
             if cursor and ran:
                 failed = [
                     Judged(Failure(offset, reason), replace(first, offset=offset))
@@ -118,6 +121,18 @@ def expire(
                 again = [replace(first, offset=offset) for offset in unsettled(delivery)]
                 wait_for_retry(delivery, again)
     return settlement
+
+
+def _lock(delivery: Delivery, *, dead: bool, given_up: bool) -> bool:
+    """Lock the delivery; return False if it may not be taken, or is not as it was read."""
+    expired = _taken_from(delivery, dead=dead, given_up=given_up)
+    # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire the
+    # other deliveries.
+    unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
+    row = expired.select_for_update(skip_locked=True).filter(
+        pk=delivery.pk, started_at__isnull=delivery.started_at is None, **unchanged
+    )
+    return bool(list(row.values_list("pk")))
 
 
 def _taken_from(delivery: Delivery, *, dead: bool, given_up: bool) -> DeliveryQuerySet:
@@ -145,6 +160,68 @@ def _expire_parts(
     return Settlement(judged, {offset for one in ended for offset in one.gone}) if ended else None
 
 
+def _expire_lanes(
+    delivery: Delivery,
+    max_retries: int | None,
+    delay: timedelta | None,
+    begun: Collection[int] | None,
+    *,
+    dead: bool,
+    given_up: bool,
+    passed: Collection[int],
+) -> Settlement | None:
+    """Expire a claim in lanes: what is not settled before the last call waits in its key.
+
+    If the calls are not known, those before the last one that is settled may have begun. The cursor
+    goes on behind the last one: nothing that is done is claimed again.
+    """
+    reason = CallGivenUp() if given_up else ProcessDied()
+    is_last = delay is None or (
+        max_retries is not None and backoff.exhausted(delivery.attempt, max_retries)
+    )
+    # The start of a last attempt is on record. If max_retries was lowered meanwhile, there is none.
+    spends = not delivery.counts_starts(is_last=is_last)
+    done = {
+        at
+        for at in delivery.offsets
+        if at < delivery.progress or (delivery.settled or 0) >> (at - delivery.first_offset) & 1
+    } | set(passed)
+    stop = max([delivery.progress - 1, *(done if begun is None else begun)]) + 1
+    parks = _parked(delivery, stop)
+    judged: list[Judged] = []
+    for offset in sorted(set(range(delivery.progress, stop)).difference(done, parks)):
+        if not spends or (begun is not None and offset not in begun):
+            waits = Failure(offset, NotBegun())
+            judged.append(Judged(waits, Again(offset, delivery.attempt), postponed=True))
+        elif is_last:
+            judged.append(_end(delivery, offset, reason))
+        else:
+            known = begun is not None
+            again = _again(delivery, delay or timedelta(0), reason, offset, dead=dead, known=known)
+            judged.append(Judged(Failure(offset, reason), again))
+    with own_transaction(delivery.using):
+        cursor = lock_cursor(delivery, skip_locked=True)
+        if cursor is None and holds_cursor(delivery):
+            return None
+        if not _lock(delivery, dead=dead, given_up=given_up):
+            return None
+        plan = parking(delivery, stop, judged, parks, blocks=False)
+        spent = [one.failure.offset for one in plan.judged if not one.postponed]
+        Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
+            state=State.RETRY,
+            token="",
+            finished_at=UtcNow(),
+            error=describe(reason),
+            errors=delivery.noted(dict.fromkeys(spent, describe(reason))),
+            failed=F("failed") + len(spent),
+            passed=F("passed") + len([at for at in passed if delivery.progress <= at < stop]),
+            progress=stop,
+            last_offset=stop - 1,
+        )
+        gone = write_failures(delivery, plan.judged, cursor, plan)
+    return Settlement(plan.judged, gone)
+
+
 def was_given_up(delivery: Delivery) -> bool:
     """Tell whether an operator has ended the delivery, whose lease is lost."""
     rows = Delivery.objects.using(delivery.using).filter(pk=delivery.pk)
@@ -160,16 +237,25 @@ def _end(delivery: Delivery, offset: int, reason: Exception) -> Judged:
     return Judged(failure, Verdict.of(failure.error, offset, delivery.attempt))
 
 
-def _again(delivery: Delivery, delay: timedelta, reason: Exception, *, dead: bool) -> Again:
-    """Return when and how the first message that is not settled comes back.
+def _again(
+    delivery: Delivery,
+    delay: timedelta,
+    reason: Exception,
+    offset: int,
+    *,
+    dead: bool,
+    known: bool,
+) -> Again:
+    """Return when and how the message at ``offset`` comes back; ``known``: it is one that ran.
 
     One death proves nothing: a kill -9 takes along whatever runs. So it comes back at once, unless
     the call may still run. After the second one in a row the message may be what ended its process:
-    it is a suspect, and runs alone. Of several unsettled messages at most one was running.
+    it is a suspect, and runs alone. Of several unsettled messages at most one was running, or with
+    lanes a few.
     """
-    again = len(unsettled(delivery)) == 1 and _died_before(delivery) is not None
+    again = known and _died_before(delivery, offset) is not None
     return Again(
-        delivery.progress,
+        offset,
         delivery.attempt + 1,
         delay if again or (_has_lease(delivery) and not dead) else timedelta(0),
         describe(reason),
@@ -189,11 +275,11 @@ def ended_uncalled(message: Delivery | RetryMessage, offset: int, using: str) ->
     return death is not None and death.started_at is None
 
 
-def _died_before(delivery: Delivery) -> Delivery | None:
+def _died_before(delivery: Delivery, offset: int) -> Delivery | None:
     """Return the attempt before this one if it ended with its process, too."""
-    place = delivery.group_id, delivery.partition_id, delivery.progress
+    place = delivery.group_id, delivery.partition_id, offset
     before = Delivery.objects.using(delivery.using).covering(*place).filter(pk__lt=delivery.pk)
-    return _death(before, delivery.progress)
+    return _death(before, offset)
 
 
 def _death(deliveries: DeliveryQuerySet, offset: int) -> Delivery | None:
@@ -203,9 +289,11 @@ def _death(deliveries: DeliveryQuerySet, offset: int) -> Delivery | None:
         Q(kind=Kind.RETRY) | Q(attempt__gt=1), started_at=None
     )
     last = max(attempts, key=lambda row: row.pk, default=None)
-    # A message that its delivery had settled, as failed, did not end that process.
-    died = last and last.error == describe(ProcessDied()) and last.progress <= offset
-    return last if died else None
+    if last is None or last.error != (death := describe(ProcessDied())):
+        return None
+    # A message that its delivery had settled, as failed, did not end that process. Of a claim in
+    # lanes all is settled, and those that ran are noted.
+    return last if last.progress <= offset or last.failures().get(offset) == death else None
 
 
 def _client_is_live(delivery: Delivery) -> bool:

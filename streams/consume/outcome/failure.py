@@ -26,18 +26,31 @@ class CallGivenUp(Exception):
         return str(self.__doc__)
 
 
-class BodyUnread(Exception):
+class BodyUnread(Postpone):
     """The body of the message was not there when it was to be read."""
+
+    def __init__(self) -> None:
+        super().__init__(settings().RETRY_DELAYS[0])
 
     def __str__(self) -> str:
         return str(self.__doc__)
 
 
-class KeyHeldBack(Exception):
+class NotBegun(Postpone):
+    """A message of its key before it has failed, or was in a call when the process stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def __str__(self) -> str:
+        return str(self.__doc__)
+
+
+class KeyHeldBack(Postpone):
     """The rate of its key lets the message begin later: no attempt was made."""
 
     def __init__(self, until: float) -> None:
-        super().__init__()
+        super().__init__(0)
         self._until = until  # of the monotonic clock
 
     def __str__(self) -> str:
@@ -74,10 +87,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Judged:
-    """A failure and what follows from it: another attempt, or the end."""
+    """A failure and what follows from it: another attempt, or the end.
+
+    If it is ``postponed``, nothing has failed: it comes again later, with its attempt unspent. It
+    counts as failed nowhere, and nobody is told.
+    """
 
     failure: Failure
     follows: Again | Verdict
+    postponed: bool = False
 
     @property
     def again(self) -> Again | None:
@@ -94,11 +112,9 @@ def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy)
     It asks ``policy``, which may be the project's own code, so do not call it under a lock of EMS.
     """
     offset, error = failure.offset, failure.error
-    if isinstance(error, BodyUnread):  # no attempt was made
-        soon = timedelta(seconds=settings().RETRY_DELAYS[0])
-        return Judged(failure, Again(offset, attempt, soon, describe(error)))
-    if isinstance(error, Postpone | KeyHeldBack):
-        return Judged(failure, Again(offset, attempt, error.delay, describe(error)))
+    if isinstance(error, Postpone):
+        again = Again(offset, attempt, error.delay, describe(error))
+        return Judged(failure, again, postponed=True)
     if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
         delay = error.delay if isinstance(error, Retry) else None
         if delay is None:

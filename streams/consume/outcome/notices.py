@@ -13,10 +13,9 @@ from traceback import clear_frames
 from typing import Any
 
 from streams import signals
-from streams.consume.outcome.failure import BodyUnread, KeyHeldBack
 from streams.consume.outcome.flood import flood
 from streams.consume.outcome.settle import Settlement
-from streams.errors import Postpone, Reject, Retry, describe, text_of
+from streams.errors import Reject, Retry, describe, text_of
 from streams.logs import event
 from streams.models import ConsumerGroup, Delivery
 
@@ -52,7 +51,7 @@ def settled(
         tried = Attempt.of(delivery, one.failure.offset, topic)
         if one in settlement.dead:
             died(tried, error, name, delivery.using)
-        elif one.again and not isinstance(error, BodyUnread | KeyHeldBack | Postpone):
+        elif one.again and not one.postponed:
             failed(tried, error, one.again.delay, name, delivery.using)
         # The frames of its traceback have the message, and what the handler made of it.
         clear_frames(error.__traceback__)

@@ -12,7 +12,7 @@ from django.db.models import Case, F, When
 
 from streams.consume.outcome.any_order import split
 from streams.consume.outcome.backoff import RetryPolicy, default_policy
-from streams.consume.outcome.failure import Failure, Judged, KeyHeldBack, judge
+from streams.consume.outcome.failure import Failure, Judged, judge
 from streams.consume.outcome.parking import Parking, parking
 from streams.database.retrying import retrying
 from streams.database.sql import settle as sql
@@ -82,13 +82,15 @@ def settle(
     state = State.START
     if ends:
         # What is parked comes again, as what has failed.
-        waits = delivery.parked or delivery.held_back or (plan and plan.parks)
+        waits = delivery.parked or delivery.postponed or (plan and plan.parks)
         comes_again = failures or delivery.failed or waits
         state = State.RETRY if comes_again else State.DONE
     vendor = connections[delivery.using].vendor
-    failed = [one for one in failures if not isinstance(one.error, KeyHeldBack)]
-    delivery.held_back = delivery.held_back or len(failed) < len(failures)
+    failed = [one.failure for one in settlement.judged if not one.postponed]
+    delivery.postponed = delivery.postponed or len(failed) < len(failures)
     told = {failure.offset: describe(failure.error) for failure in failed}
+    # What blocks a cursor is the last one. If nothing has failed, it says why it comes again.
+    last = failures[-1:] if blocks else failed[-1:] or failures[-1:]
     errors = delivery.noted(told) if told else None
     parameters = (
         progress,
@@ -97,7 +99,7 @@ def settle(
         len(failed),
         missing,
         passed,
-        told[failed[-1].offset] if failed else None,
+        describe(last[0].error) if last else None,
         errors,
         # While it is open, a start says that a death may have been of any of its messages.
         later(vendor, -running) if ends else None,
@@ -142,10 +144,10 @@ def release(delivery: Delivery, *, thread: str | None = None) -> None:
     """Give back what has not been handed to the handler, with its attempt unspent.
 
     New messages stay together: see _give_back_range. With ``thread``, nothing is given back unless
-    the row has this one still. Of one that is settled in any order, what is settled stays so.
-    Raises LeaseLost.
+    the row has this one still. Of one that is settled in any order, what is settled stays so; of
+    one in lanes all is settled before its progress. Raises LeaseLost.
     """
-    if delivery.settled:
+    if delivery.settled and not delivery.group.ordered:
         for part in split(delivery):
             release(part, thread=thread)
         return

@@ -84,8 +84,9 @@ def fresh(topic: str, name: str, using: str) -> PulledGroup | None:
 def pulled(topic: str, name: str, using: str) -> PulledGroup:
     """Return the group, at most FRESH_SECONDS old.
 
-    Raises UnknownGroup, and GroupMismatch for a broadcast group, which has no deliveries. A failure
-    of the database is that of all who wait for the same answer.
+    Raises UnknownGroup, and GroupMismatch for a broadcast group, which has no deliveries, and for
+    one with a rate for each key. A failure of the database is that of all who wait for the same
+    answer.
     """
     key = using, topic, name
     asked = time.monotonic()
@@ -110,6 +111,11 @@ def pulled(topic: str, name: str, using: str) -> PulledGroup:
         if group.mode == Mode.BROADCAST:
             raise GroupMismatch(
                 f"{group} is a broadcast group, which nobody can pull for: read the log."
+            )
+        if group.has_rate_of_keys:
+            raise GroupMismatch(
+                f"{group} has a rate for each key, which only its consumers know: nobody can pull"
+                " for it, unless an operator sets its rate to “unlimited”."
             )
         readable = not group.paused and group.topic.readable
         found = limits(group, find(topic, name), using) if readable else None

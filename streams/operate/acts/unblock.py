@@ -17,7 +17,15 @@ from streams.consume.outcome.failure import SkippedByOperator
 from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction, short_lock_waits
-from streams.errors import AttemptRunning, NotBlocked, PreviewStale, StreamsError, UnknownPartition
+from streams.errors import (
+    AttemptRunning,
+    NotBlocked,
+    PreviewStale,
+    StreamsError,
+    TooManyParked,
+    UnknownPartition,
+)
+from streams.log.held_keys import TOO_MANY
 from streams.log.skips import move_cursor, skips
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Partition, Verdict
 from streams.operate.acts.act import Act, Consent, Effects, Table, argument
@@ -210,17 +218,20 @@ class SkipToDeadLetters(_Unblock):
     )
 
     def preview(self, row: ConsumerGroup, using: str) -> Unblocking:
-        """Raises NotBlocked, AttemptRunning, and UnknownPartition if it must be said which one."""
+        """Raises NotBlocked, AttemptRunning, UnknownPartition if it must be said which one, and
+        TooManyParked: what was never tried is no dead letter."""
         found = what_blocks(row, using, self.partition)
         if found.partitions > 1:
             places = ", ".join(one.place for one in found.worst)
             raise UnknownPartition(_("Several partitions are blocked: say which (%s).") % places)
+        if found.worst[0].waits_for_room:
+            raise TooManyParked
         if found.worst[0].is_running:
             raise AttemptRunning
         return Unblocking(row, found)
 
     def run(self, row: ConsumerGroup, using: str, consent: Consent) -> Unblocking:
-        """Raises NotBlocked, AttemptRunning, PreviewStale, and UnknownPartition as the preview."""
+        """Raises PreviewStale, and what the preview raises."""
         found = blockade_of(row, using, self.partition)
         (one,) = consent.shown or self.preview(row, using).shown
         shown = Shown(*one)
@@ -289,7 +300,7 @@ def skip(group: ConsumerGroup, shown: Shown, using: str, who: str) -> bool:
     """Make a dead letter of the message that was shown, and let the group go on after it.
 
     ``who`` does it. Returns False if the message is gone from the log: then there is no letter, and
-    it counts as missing. Raises NotBlocked, AttemptRunning and PreviewStale.
+    it counts as missing. Raises NotBlocked, AttemptRunning, PreviewStale and TooManyParked.
     """
     tried: dict[datetime, tuple[Verdict, bool]] = {}
 
@@ -302,6 +313,8 @@ def skip(group: ConsumerGroup, shown: Shown, using: str, who: str) -> bool:
                 for at in times.values_list("claimed_at", flat=True):
                     return tried[at]  # committed before: only the reply was lost
             _check(cursor, group, shown)
+            if cursor.last_error == TOO_MANY:
+                raise TooManyParked
             # Nobody else has the same time for this place: it is read under the lock.
             now = database_now(using)
             name, _colon, text = cursor.last_error.partition(": ")

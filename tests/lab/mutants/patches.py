@@ -14,6 +14,7 @@ from tests.lab.mutants.held_keys import HELD_KEYS
 from tests.lab.mutants.http import HTTP
 from tests.lab.mutants.http_operate import HTTP_OPERATE
 from tests.lab.mutants.lake import LAKE
+from tests.lab.mutants.lanes import OF_LANES
 from tests.lab.mutants.marks import MARKS
 from tests.lab.mutants.moves import MOVED
 from tests.lab.mutants.mutant import Mutant
@@ -1347,5 +1348,5 @@ MUTANTS = [
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
     *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED, *VERSIONS),
-    *(*RELAYS, *HELD_KEYS, *CELERY, *STARTS_AT_A_RATE, *TASKS, *SHELF),
+    *(*RELAYS, *HELD_KEYS, *OF_LANES, *CELERY, *STARTS_AT_A_RATE, *TASKS, *SHELF),
 ]

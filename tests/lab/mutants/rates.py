@@ -96,14 +96,14 @@ STARTS_AT_A_RATE = [
     Mutant(
         "what-waits-spends-an-attempt",
         "streams/consume/outcome/failure.py",
-        "Judged(failure, Again(offset, attempt, error.delay, describe(error)))",
-        "Judged(failure, Again(offset, attempt + 1, error.delay, describe(error)))",
+        "again = Again(offset, attempt, error.delay, describe(error))",
+        "again = Again(offset, attempt + 1, error.delay, describe(error))",
         f"{KEY_RATES}::test_while_a_key_waits_the_others_of_its_claim_go_on",
     ),
     Mutant(
         "what-waits-has-failed",
         "streams/consume/outcome/settle.py",
-        "failed = [one for one in failures if not isinstance(one.error, KeyHeldBack)]",
+        "failed = [one.failure for one in settlement.judged if not one.postponed]",
         "failed = list(failures)",
         f"{KEY_RATES}::test_while_a_key_waits_the_others_of_its_claim_go_on",
     ),

@@ -1,0 +1,344 @@
+"""Lanes: the keys of a claim run side by side, each in its order, and nothing done is repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, runtime_settings, send_many
+from streams.chaos.forks import in_fork
+from streams.consume.outcome.any_order import Ends, bits, settle_any_order
+from streams.consume.outcome.settle import release
+from streams.errors import InvalidConsumer, LeaseLost
+from streams.log.sequencer import sequence
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    HeldKey,
+    RetryMessage,
+    State,
+    SystemConfig,
+)
+from streams.observe.audit.walk import audit
+from streams.operate.acts.act import Consent
+from streams.operate.acts.reset import ResetGroup
+from streams.process.deaths import Deaths
+from streams.process.shared.progress_file import ProgressFile
+from streams.steps.sweep import sweep
+from streams.testing import advance
+from tests.consuming import LONG_AFTER, MINUTE, Process
+from tests.hostapp.models import Handled
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("clean_registry"),
+    pytest.mark.timeout(60),
+]
+
+Handler = Callable[[ReceivedMessage], None]
+
+
+def registered(handler: Handler, *, lanes: int = 4, **options: Any) -> None:
+    consumer("orders", group="mail", ordered="key", lanes=lanes, start="earliest", **options)(
+        handler
+    )
+
+
+def sent(*bodies: str) -> None:
+    """Send messages with these bodies; the first character of each is its key, "-" is none."""
+    keys = {"-": None}
+    send_many([Outgoing("orders", body, key=keys.get(body[0], body[0])) for body in bodies])
+
+
+def note(message: ReceivedMessage, what: str) -> None:
+    place = {"group": "mail", "topic": "orders", "partition": message.partition}
+    Handled.objects.create(**place, offset=message.offset, value=what)
+
+
+def noted(what: str) -> Counter[int]:
+    return Counter(Handled.objects.filter(value=what).values_list("offset", flat=True))
+
+
+def waiting() -> dict[int, tuple[int, bool]]:
+    """Return the attempt of each retry by its offset, and whether it is parked."""
+    rows = RetryMessage.objects.order_by("offset")
+    return {row.offset: (row.attempt, row.due_at is None) for row in rows}
+
+
+def finish() -> None:
+    for _round in range(30):
+        advance(LONG_AFTER)
+        sweep("default")
+        Process("mail").run_until_idle()
+        if not (RetryMessage.objects.exists() or Delivery.objects.open().exists()):
+            return
+    raise AssertionError("it never comes to an end")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lanes": 4},
+        {"lanes": 4, "ordered": True},
+        {"lanes": 4, "ordered": "key", "atomic": True},
+        {"lanes": 4, "ordered": "key", "batch": 5},
+        {"lanes": 0, "ordered": "key"},
+        {"lanes": 64, "ordered": "key"},
+    ],
+)
+def test_lanes_that_could_not_keep_a_promise_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConsumer, match="lanes"):
+        consumer("orders", group="mail", **options)(lambda message: None)
+
+
+def test_as_many_keys_run_at_once_as_there_are_lanes() -> None:
+    together = threading.Barrier(4)
+
+    def handle(message: ReceivedMessage) -> None:
+        together.wait(timeout=20)
+
+    registered(handle)
+    sent(*(f"{key}{n}" for n in range(3) for key in "abcd"))
+    process = Process("mail")
+    process.run_until_idle()
+    assert process.feed.totals.done == 12
+    assert [row.state for row in Delivery.objects.all()] == [State.DONE]
+    assert audit("default") == []
+
+
+def test_a_key_is_in_one_lane_at_a_time_and_in_its_order() -> None:
+    running: set[str] = set()
+    seen: list[str] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        key = message.body[0]
+        assert key not in running
+        running.add(key)
+        seen.append(message.body)
+        time.sleep(0.001)
+        running.remove(key)
+
+    registered(handle)
+    bodies = [f"{key}{n:02}" for n in range(10) for key in "aab"]
+    bodies = [f"{body}{place}" for place, body in enumerate(bodies)]
+    sent(*bodies)
+    Process("mail").run_until_idle()
+    for key in "ab":
+        of_key = [body for body in bodies if body[0] == key]
+        assert [body for body in seen if body[0] == key] == of_key
+    assert not RetryMessage.objects.exists()
+
+
+def test_a_failed_key_waits_and_the_claim_goes_on_without_it() -> None:
+    seen: list[str] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if message.body == "a1" and message.attempt == 1:
+            raise Retry(delay=60)
+        if message.body == "c0":
+            raise Reject("odd")
+
+    registered(handle)
+    sent("a0", "a1", "b0", "c0", "a2", "b1", "-x", "c1", "b2")
+    Process("mail").run_until_idle()
+    (claim,) = Delivery.objects.filter(kind="new")
+    assert (claim.state, claim.failed, claim.dead) == (State.RETRY, 2, 1)
+    # What is behind a dead letter may go on.
+    assert waiting() == {1: (2, False), 4: (1, True)}
+    assert HeldKey.objects.get().key == "a"
+    assert audit("default") == []
+    advance(MINUTE)
+    Process("mail").run_until_idle()
+    counted = Counter(seen)
+    assert counted.pop("a1") == 2
+    assert set(counted.values()) == {1}
+    assert [body for body in seen if body[0] == "a"] == ["a0", "a1", "a1", "a2"]
+    assert [body for body in seen if body[0] == "c"] == ["c0", "c1"]
+    assert not HeldKey.objects.exists()
+    assert DeadMessage.objects.count() == 1
+    assert audit("default") == []
+
+
+def test_when_no_more_may_be_parked_what_is_done_in_lanes_is_not_repeated() -> None:
+    SystemConfig.objects.create(name="parkedMessagesMax", value=1)
+    runtime_settings.forget()
+    seen: list[str] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if message.body in ("a0", "b0") and message.attempt == 1:
+            raise Retry(delay=60)
+
+    registered(handle)
+    sent("a0", "b0", "c0", "a1", "d0", "b1")
+    Process("mail").run_until_idle()
+    advance(MINUTE)
+    Process("mail").run_until_idle()
+    assert Counter(seen) == {"a0": 2, "b0": 2, "c0": 1, "d0": 1, "a1": 1, "b1": 1}
+    assert audit("default") == []
+
+
+def test_a_process_that_stops_repeats_nothing() -> None:
+    """Offset 1 runs while others are done; 3 waits for its key when the process stops."""
+    others_done = threading.Event()
+    process: list[Process] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        note(message, "begun")
+        if message.body == "a0":
+            assert others_done.wait(20)
+        if message.body == "d0":
+            process[0].lifecycle.stop()
+            others_done.set()
+
+    registered(handle, lanes=2)
+    sent("b0", "a0", "c0", "a1", "d0", "e0", "a2", "f0")
+    process.append(Process("mail"))
+    process[0].run_until_idle()
+    # Of its key, 3 comes first: it is due now, and 6 was not claimed any more.
+    assert waiting() == {3: (1, False)}
+    assert Cursor.objects.get().next_offset == 5
+    assert audit("default") == []
+    finish()
+    assert noted("begun") == dict.fromkeys(range(8), 1)
+    assert not HeldKey.objects.exists()
+    assert audit("default") == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path, ems_settings: Any) -> None:
+    ems_settings(STATE_DIR=str(tmp_path))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_kill_repeats_only_the_calls_that_ran() -> None:
+    both_run = threading.Event()
+
+    def handle(message: ReceivedMessage) -> None:
+        note(message, "begun")
+        if message.body == "a0" and message.attempt == 1:
+            both_run.set()
+            time.sleep(20)  # until the kill
+        if message.body == "d0" and message.attempt == 1:
+            assert both_run.wait(20)
+            os.kill(os.getpid(), signal.SIGKILL)
+        note(message, "done")
+
+    def consume() -> None:
+        Process("mail", file=ProgressFile("default", 1)).run_until_idle()
+
+    registered(handle, lanes=2)
+    sent("a0", "b0", "a1", "c0", "d0", "e0", "f0")
+    assert in_fork(consume) == -9
+    before = noted("done")
+    assert before == {1: 1, 3: 1}
+    assert Deaths("default").noticed()
+    assert Deaths("default").recover() == 1
+    # 0 and 4 ran; 2 waits for 0; what is behind has not begun, and is claimed again.
+    assert waiting() == {0: (2, False), 2: (1, True), 4: (2, False)}
+    assert Cursor.objects.get().next_offset == 5
+    (dead,) = Delivery.objects.all()
+    assert (dead.state, dead.failed) == (State.RETRY, 2)
+    assert set(dead.failures()) == {0, 4}
+    assert audit("default") == []
+    Process("mail").run_until_idle()
+    assert noted("begun") == {0: 2, 1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 1}
+    assert not HeldKey.objects.exists()
+    assert audit("default") == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_message_that_ends_each_of_its_processes_runs_alone_and_dies_alone() -> None:
+    def handle(message: ReceivedMessage) -> None:
+        note(message, "begun")
+        if message.body == "a0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        note(message, "done")
+
+    def consume() -> None:
+        Process("mail", file=ProgressFile("default", 1)).run_until_idle()
+
+    registered(handle, lanes=2, max_retries=3)
+    sent("b0", "a0", "b1", "a1", "c0")
+    for _death in range(4):
+        advance(LONG_AFTER)
+        assert in_fork(consume) == -9
+        assert Deaths("default").recover() == 1
+        if (row := RetryMessage.objects.filter(offset=1).first()) and row.attempt > 2:
+            assert row.alone
+    finish()
+    assert DeadMessage.objects.get().offset == 1
+    assert noted("begun")[1] == 4
+    assert set(noted("done")) == {0, 2, 3, 4}
+    assert audit("default") == []
+
+
+def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated() -> None:
+    registered(lambda message: None)
+    sent("a0", "b0", "c0", "a1", "d0", "e0")
+    process = Process("mail")
+    sequence("default")
+    claim = process.claim(6, timedelta(minutes=1))
+    done = bits([0, 2, 4], claim.first_offset)
+    assert settle_any_order([Ends(claim, done)], "default") == []
+    assert claim.progress == 1
+    Consumer.objects.all().delete()
+    advance(LONG_AFTER)
+    sweep("default")
+    # 1 and 3 may have run. Behind 4 the cursor goes on.
+    assert waiting() == {1: (2, False), 3: (2, False)}
+    assert Cursor.objects.get().next_offset == 5
+    assert audit("default") == []
+    finish()
+    assert not HeldKey.objects.exists()
+    assert Cursor.objects.get().next_offset == 6
+    assert audit("default") == []
+
+
+def test_a_reset_takes_a_claim_in_lanes_back() -> None:
+    registered(lambda message: note(message, "done"))
+    sent("a0", "b0", "c0", "a1", "d0", "e0")
+    sequence("default")
+    claim = Process("mail").claim(6, timedelta(minutes=1))
+    assert settle_any_order([Ends(claim, bits([1, 3], claim.first_offset))], "default") == []
+    ResetGroup(to="earliest").run(ConsumerGroup.objects.get(), "default", Consent("me", force=True))
+    with pytest.raises(LeaseLost):
+        release(claim)
+    Process("mail").run_until_idle()
+    assert noted("done") == dict.fromkeys(range(6), 1)
+    assert not Delivery.objects.open().exists()
+    assert audit("default") == []
+
+
+def seconds_for(messages: int, lanes: int) -> float:
+    group = f"g{lanes}"
+    topic = f"t{lanes}"
+    options: dict[str, Any] = {"ordered": "key", "lanes": lanes, "start": "earliest"}
+    consumer(topic, group=group, **options)(lambda message: time.sleep(0.02))
+    send_many([Outgoing(topic, n, key=str(n % 50)) for n in range(messages)])
+    process = Process(group)
+    began = time.monotonic()
+    process.run_until_idle()
+    took = time.monotonic() - began
+    assert process.feed.totals.done == messages
+    return took
+
+
+@pytest.mark.exhaustive
+@pytest.mark.mysql
+def test_four_lanes_do_three_times_as_much_of_one_partition() -> None:
+    """The handler waits 20 ms, as for another service; the topic has one partition."""
+    assert seconds_for(200, 1) > 3 * seconds_for(200, 4)
