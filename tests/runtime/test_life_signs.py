@@ -34,7 +34,7 @@ call_command("ems_consume", "--threads", "1", *sys.argv[1:])
 AWAY = """
 from django.db import connections
 given = connections["default"].settings_dict
-given.update({"NAME": "/nowhere/x.sqlite3"} if "sqlite" in given["ENGINE"] else {"PORT": "1"})
+given["PORT"] = "1"
 """
 # As a probe would say it; four seconds are many beats.
 OLD_SECONDS = 4.0
@@ -114,6 +114,7 @@ def test_the_file_grows_old_while_one_of_the_processes_hangs(
     wait_for(lambda: age(beat) < 1.0, "a beat after it")
 
 
+@pytest.mark.mysql
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [(), ("--processes", "1")])
 def test_the_file_is_touched_while_the_database_is_away(
