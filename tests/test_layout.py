@@ -32,7 +32,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"operate", "steps", "observe"},
         {"nouns"},
         {"process", "admin", "schedule", "metrics"},
-        {"stress"},
+        {"stress", "sizing"},
         {"management", "testing", "forwarding", "http", "celery"},
         {"chaos", "checks"},
         {"contrib"},  # apps of their own

@@ -24,6 +24,7 @@ from streams.process.feeds import NoGroup
 from streams.process.runtime import Launch
 from streams.process.shared.activity import Activity
 from streams.process.shared.database_work import DatabaseWork, Silence
+from streams.process.shared.life_signs import LifeSigns
 from streams.process.shared.signals import Signals
 from streams.process.shared.stopping import Stopping
 from streams.process.supervisor import LEAVE_SECONDS, LOOK_SECONDS, WORK_SECONDS, Supervisor
@@ -64,10 +65,12 @@ class Fleet:
         drain: bool = False,
         client: str = DEFAULT_NAME,
         signals: Signals | None = None,
+        signs: LifeSigns = LifeSigns(),  # noqa: B008 - it shows nothing
     ) -> None:
         self._groups = groups
         self._shares = shares(groups)
         self._signals = signals or Signals()
+        self._signs = signs
         self._lifecycle = Stopping()
         self._activity = Activity(groups)
         self._launch = Launch(overrides, drain, client, self._lifecycle, self._activity)
@@ -88,9 +91,10 @@ class Fleet:
         make_sure_enabled()
         if len(self._groups) == 1:
             (using,) = self._groups
-            if not wait_for(using, self._signals.wait):
-                return 0
-            self._supervisors = [self._make(using)]
+            with self._signs.waiting():
+                if not wait_for(using, self._signals.wait):
+                    return 0
+                self._supervisors = [self._make(using)]
         self._signals.install()
         try:
             return self._run()
@@ -115,13 +119,16 @@ class Fleet:
     def _run(self) -> int:
         if self._supervisors:
             (only,) = self._supervisors
-            with _migrated(*self._groups):
+            with self._signs.waiting(), _migrated(*self._groups):
                 only.begin()
             only.start()
         else:
             self._begin_all()
         connections.close_all()  # this thread no longer uses them, so the server would close them
         while not self._lifecycle.stopping:
+            self._signs.beat()
+            if self._supervisors:
+                self._signs.ready()
             if self._signals.wait(LOOK_SECONDS):
                 self._lifecycle.stop()
                 logger.info(
@@ -132,6 +139,7 @@ class Fleet:
             self._watch_starts()
             for one in self._supervisors:
                 one.watch()
+        self._signs.stopping()
         drained = self._finish()
         return self._status(drained=drained)
 
@@ -232,6 +240,7 @@ class Fleet:
         """
         limit = time.monotonic() + settings().DRAIN_SECONDS
         while any(one.draining for one in self._supervisors):
+            self._signs.beat()
             for one in self._supervisors:
                 if not one.working:
                     one.leave()  # another database may take its time

@@ -20,6 +20,7 @@ from django.db import connections
 
 from streams.conf import settings
 from streams.logs import event
+from streams.process.shared.life_signs import Beats, LifeSigns
 from streams.process.shared.signals import END, STOP_REQUEST, Signals
 
 logger = logging.getLogger("streams.supervisor")
@@ -59,7 +60,8 @@ class Processes:
     parent was killed, and whether it is started again.
     The parent has no connection and makes no thread, so a fork copies neither. With ``drain`` a
     process that ends is not started again. When one has died, ``recover`` is called in a process of
-    its own, to end what that one had claimed. It may be killed at any moment.
+    its own, to end what that one had claimed. It may be killed at any moment. ``signs`` of life are
+    shown while the parent and all its processes turn, which say so in ``beats``.
     """
 
     def __init__(
@@ -69,6 +71,8 @@ class Processes:
         *,
         drain: bool,
         recover: Callable[[], object],
+        beats: Beats | None = None,
+        signs: LifeSigns = LifeSigns(),  # noqa: B008 - it shows nothing
     ) -> None:
         self._work = work
         self._recover = recover
@@ -76,6 +80,8 @@ class Processes:
         self._drain = drain
         self._places = [Place(number + 1) for number in range(count)]
         self._signals = Signals()
+        self._beats = beats
+        self._signs = signs
         self._status = 0
         self._stopping = False
         self._kill_at = 0.0
@@ -119,6 +125,8 @@ class Processes:
         sys.stdout.flush()
         sys.stderr.flush()
         reader, writer = os.pipe()
+        if self._beats:
+            self._beats.beat(place.number)  # it turns as soon as it can
         pid = os.fork()
         if pid == 0:
             os.close(writer)
@@ -166,12 +174,17 @@ class Processes:
         self._recovering.add(pid)
 
     def _look(self) -> None:
-        """Take note of the processes that have ended."""
+        """Take note of the processes that have ended, and show that the others turn."""
         self._recovering = {one for one in self._recovering if not os.waitpid(one, os.WNOHANG)[0]}
         for place in self._running():
             pid, status = os.waitpid(place.pid, os.WNOHANG)
             if pid:
                 self._note_end(place, os.waitstatus_to_exitcode(status))
+        if beats := self._beats:
+            if not any(beats.hangs(place.number) for place in self._running()):
+                self._signs.beat()
+            if beats.are_ready:
+                self._signs.ready()
 
     def _note_end(self, place: Place, status: int) -> None:
         pid, place.pid, place.again = place.pid, 0, True
@@ -205,6 +218,7 @@ class Processes:
 
     def _stop(self) -> None:
         self._stopping = True
+        self._signs.stopping()
         self._kill_at = time.monotonic() + settings().DRAIN_SECONDS + KILL_GRACE_SECONDS
         self._tell(STOP_REQUEST)
 

@@ -187,48 +187,15 @@ def test_a_rate_at_which_nothing_holds_is_not_searched_for_ever(
 
 # -- the planner --
 
-UNITS = {"send, one by one": 400.0, "send_many, 100 a call": 4.0, "sequence": 20.0, "purge": 10.0}
 
-
-@pytest.fixture
-def unit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {
-        "units": [{"name": n, plan.SERVER: us, plan.CLIENT: us} for n, us in UNITS.items()],
-        "consume": [
-            {"name": "consume, batch 100", plan.SERVER: 3.0, plan.CLIENT: 1.0},
-            {"name": "consume, one-message handler", plan.SERVER: 9.0, plan.CLIENT: 7.0},
-        ],
-        "sequence": [{"name": "sequence, 10,000 a pass", "ours": 50_000.0}],
-    }
-    monkeypatch.setattr(plan, "rows", found.__getitem__)
-
-
-def planned(**wish: float) -> dict[str, float]:
-    return {what: value for what, value, _known in plan.plan(plan.Wish(**wish))}  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("unit_costs")
-def test_a_plan_multiplies_the_unit_costs_by_the_rate() -> None:
-    found = planned(rate=1e6, groups=2, cores=16, batch=100)
-    each = (4 + 20 + 2 * 3 + 10) * plan.REPLICATION
-    assert found["server CPU of a message, µs"] == pytest.approx(each)
-    assert found["cores that work"] == pytest.approx(each)
-    assert found["servers of 16 cores"] == 7, "54 cores, half of 16 each"
-    assert found["partitions of a server"] == 3, "142,857 a second, and 50,000 for a sequencer"
-    assert found["cores of the consumers, without their handlers"] == pytest.approx(2)
-
-
-@pytest.mark.usefixtures("unit_costs")
-def test_a_call_of_several_shares_the_cost_of_the_call() -> None:
-    # 400 = a call + a message, and 4 = a call / 100 + a message: so both are 400 and 0.
-    assert planned(rate=1, batch=1)["server CPU of a send, µs"] == pytest.approx(400)
-    assert planned(rate=1, batch=10)["server CPU of a send, µs"] == pytest.approx(40)
-
-
-def test_a_plan_without_figures_says_what_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "rows", lambda section: [])
+def test_the_costs_of_the_package_are_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"processor": "p", "cores": 2, "server": "MySQL", "date": "2026-11-24"}
+    monkeypatch.setattr(plan, "kept", lambda section: {"measured": about, "rows": []})
     with pytest.raises(plan.NotMeasured, match="make bench ARGS="):
-        planned(rate=1)
+        plan.collected()
+    monkeypatch.setattr(plan, "kept", lambda section: {"measured": {**about, "server": section}})
+    with pytest.raises(plan.NotMeasured, match="in one run, on one machine"):
+        plan.collected()
 
 
 def test_the_estimate_says_whose_run_it_speaks_of(

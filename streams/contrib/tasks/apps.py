@@ -20,10 +20,12 @@ class TasksConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from streams.contrib.tasks import acts, buried, checks  # noqa: F401 - registers checks
+        from streams.contrib.tasks import acts, buried, checks, erasing  # noqa: F401 - registers checks
+        from streams.operate import erasure
         from streams.signals import message_dead
 
         acts.register()
+        erasure.OTHERS.append(erasing.erase)
         message_dead.connect(buried.note, dispatch_uid="ems_tasks")
 
     def ems_steps(self) -> dict[str, Callable[[str], object]]:

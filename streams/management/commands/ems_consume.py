@@ -9,6 +9,7 @@ import traceback
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -29,6 +30,7 @@ from streams.process.broadcast.file import DEFAULT_NAME
 from streams.process.deaths import Deaths
 from streams.process.fleet import Fleet
 from streams.process.processes import CONFIGURATION_STATUS, Processes
+from streams.process.shared.life_signs import Beats, ForManager, ForParent, LifeSigns
 from streams.process.shared.signals import Signals
 from streams.rules.names import MAX_NAME, validated_name
 
@@ -161,6 +163,12 @@ class Command(BaseCommand):
             metavar="[HOST:]PORT",
             help=f"show the metrics of this process; without a host, to this one only ({CONSUMER})",
         )
+        parser.add_argument(
+            "--heartbeat-file",
+            type=Path,
+            metavar="PATH",
+            help="touch this file every second while the process and its processes turn",
+        )
         parser.add_argument("--database", help="only the topics on this alias; by default all")
 
     def execute(self, *args: Any, **options: Any) -> Any:
@@ -196,7 +204,7 @@ class Command(BaseCommand):
             if options["processes"]:
                 self._fork(**options)
             else:
-                self._consume(Signals(), **options)
+                self._consume(Signals(), self._signs(options), **options)
 
     def _refuse_processes(self, **options: Any) -> None:
         if options["reload"]:
@@ -208,13 +216,21 @@ class Command(BaseCommand):
         except StreamsError as error:
             raise CommandError(str(error)) from error
 
+    def _signs(self, options: dict[str, Any]) -> LifeSigns:
+        try:
+            return ForManager(options["heartbeat_file"])
+        except StreamsError as error:
+            raise CommandError(str(error)) from error
+
     def _fork(self, **options: Any) -> None:
+        beats = Beats(options["processes"])
+
         def work(number: int, parent: int, again: bool) -> int:
             mine = of_one(number, options)
             # The checks have passed, and take a second or more: the messages wait meanwhile.
             mine["checked"] |= again
             try:
-                self._consume(Signals(parent), **mine)
+                self._consume(Signals(parent), ForParent(beats, number), **mine)
             except CommandError as error:
                 self.stderr.write(f"{type(error).__name__}: {error}")
                 return CONFIGURATION_STATUS
@@ -231,14 +247,16 @@ class Command(BaseCommand):
                     Deaths(using).recover()
 
         count, drain = options["processes"], options["drain"]
-        if status := Processes(count, work, drain=drain, recover=recover).run():
+        signs = self._signs(options)
+        processes = Processes(count, work, drain=drain, recover=recover, beats=beats, signs=signs)
+        if status := processes.run():
             sys.exit(status)
 
     def chosen(self, options: dict[str, Any]) -> Iterable[Registration]:
         """Return the registered consumers that the options name."""
         return registrations(options["topic"], options["group"])
 
-    def _consume(self, signals: Signals, **options: Any) -> None:
+    def _consume(self, signals: Signals, signs: LifeSigns, **options: Any) -> None:
         if not options.get("checked", True):
             self.check()
         autodiscover()
@@ -260,6 +278,7 @@ class Command(BaseCommand):
                 drain=options["drain"],
                 client=options["name"],
                 signals=signals,
+                signs=signs,
             )
             if options["metrics"]:
                 show_consumer(options["metrics"], fleet)

@@ -216,20 +216,30 @@ def scenario_runs() -> str:
 
 
 def units() -> str:
-    keys = ("client CPU, µs", "server CPU, µs")
-    return markdown(
-        ["", *keys], [[row["name"], *(row[key] for key in keys)] for row in rows("units")]
-    )
+    # The planner writes its tables with this module.
+    from tests.lab.benchmarks.plan import unit_costs
+
+    return unit_costs()
+
+
+def together() -> str:
+    from tests.lab.benchmarks import plan
+
+    return plan.together()
 
 
 def plan(batch: int) -> str:
-    # The planner writes its tables with this module.
-    from tests.lab.benchmarks.plan import NotMeasured, Wish, table
+    from streams.sizing.plan import Wish
+    from tests.lab.benchmarks.plan import table
 
-    try:
-        return table(Wish(rate=1e6, batch=batch))
-    except NotMeasured:
-        return NOT_MEASURED
+    return table(Wish(rate=1e6, batch=batch))
+
+
+def measured_costs() -> str:
+    """Say on what the costs of the package were measured."""
+    from streams.sizing.costs import costs
+
+    return _said(costs().measured)
 
 
 def over_http() -> str:
@@ -242,19 +252,22 @@ def over_http() -> str:
     return markdown(["", "measured", "target", ""], lines)
 
 
+def _said(of: dict[str, Any]) -> str:
+    servers = f"{of['server']}, " if "server" in of else ""
+    return (
+        f"{servers}Python {of['python']}, Django {of['Django']}, mysqlclient"
+        f" {of['mysqlclient']}, {of['cores']} cores ({of['processor']}), load at the start"
+        f" {of['load']}{BUSY if of['load'] > IDLE else ''}, {of['date']}, commit"
+        f" {of['commit']}"
+    )
+
+
 def measured(*sections: str) -> str:
     """Say on what the sections were measured, once for all that agree."""
     said: dict[str, list[str]] = {}
     for section in sections:
         if of := kept(section).get("measured"):
-            servers = f"{of['server']}, " if "server" in of else ""
-            text = (
-                f"{servers}Python {of['python']}, Django {of['Django']}, mysqlclient"
-                f" {of['mysqlclient']}, {of['cores']} cores ({of['processor']}), load at the start"
-                f" {of['load']}{BUSY if of['load'] > IDLE else ''}, {of['date']}, commit"
-                f" {of['commit']}"
-            )
-            said.setdefault(text, []).append(section)
+            said.setdefault(_said(of), []).append(section)
     return "\n".join(f"- {', '.join(names)}: {text}." for text, names in said.items()) or (
         NOT_MEASURED
     )
@@ -325,7 +338,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "measured-failover": lambda: measured("failover"),
     "plan-batch": lambda: plan(100),
     "plan-single": lambda: plan(1),
-    "measured-plan": lambda: measured("units", "consume", "sequence"),
+    "plan-together": together,
+    "measured-plan": measured_costs,
     "measured-spark": lambda: measured("source", "reading", "lake", "rollups", "resident", "sink"),
     "measured-core": lambda: measured(*SPEEDS, "latency", "growth"),
     "measured-peers": lambda: measured("peers"),

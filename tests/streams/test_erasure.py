@@ -1,0 +1,139 @@
+"""What is stored of one person is found and erased, and the log keeps its offsets."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+
+from streams import Reject, consumer, send
+from streams.database.sql import settle as sql
+from streams.database.sql.dialect import execute
+from streams.errors import InvalidValue
+from streams.log.sequencer import sequence
+from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
+from streams.observe.audit.walk import audit
+from streams.operate.erasure import ERASED, Subject, erase, find
+from tests.consuming import Process
+from tests.processes import wait_for
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
+BODY = {"customer": {"id": 17, "mails": ["ann@example.com"]}, "padding": "x" * 5000}
+WHO = ("ann", "asked by letter")
+
+
+def bodies() -> list[Any]:
+    return [json.loads(bytes(row.body)) for row in Message.objects.order_by("pk")]
+
+
+def test_messages_and_dead_letters_of_a_key_are_erased_and_the_log_stays_whole() -> None:
+    def handle(message: Any) -> None:
+        if message.body.get("bad"):
+            raise Reject("ann@example.com is unknown")
+
+    consumer("orders", group="mail")(handle)
+    process = Process("mail")
+    send("orders", BODY, key="17", headers={"mail": "ann@example.com"})
+    send("orders", {"bad": 1}, key="17")
+    send("orders", BODY, key="18")
+    sequence("default")
+    process.run_until_idle()
+    found = find(Subject(key="17"), "default")
+    assert (found.messages, found.unfinished, found.dead_letters) == (2, 0, 1)
+    assert bodies() == [BODY, {"bad": 1}, BODY], "it only looks"
+    erase(Subject(key="17"), "default", *WHO)
+    assert bodies() == [None, None, BODY]
+    erased, _, kept = Message.objects.order_by("offset")
+    assert (erased.key, erased.offset, erased.headers, erased.size) == ("17", 0, {ERASED: "yes"}, 4)
+    assert kept.headers is None
+    letter = DeadMessage.objects.get()
+    assert (bytes(letter.body), letter.error, letter.traceback) == (b"null", "", "")
+    assert find(Subject(key="17"), "default").found == 0
+    assert audit("default") == []
+
+
+def test_a_value_in_the_body_is_found_by_its_path_also_in_compressed_ones() -> None:
+    send("orders", BODY)
+    send("orders", {"customer": {"id": 18}})
+    send("orders", "text")
+    send("other", {"customer": {"id": "17"}})
+    sequence("default")
+    assert find(Subject(path="customer.id", value="17"), "default").messages == 2
+    assert find(Subject(path="customer.id", value="17"), "default", "orders").messages == 1
+    mail = Subject(path="customer.mails.0", value="ann@example.com")
+    assert erase(mail, "default", *WHO).messages == 1
+    assert bodies()[0] is None
+    assert None not in bodies()[1:]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"key": "1", "path": "a"}, {"value": "1"}])
+def test_a_subject_is_a_key_or_a_path(wrong: dict[str, str]) -> None:
+    with pytest.raises(InvalidValue):
+        Subject(**wrong)
+
+
+def test_what_groups_have_not_handled_is_erased_by_force_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    consumer("orders", group="mail")(lambda message: None)
+    Process("mail")
+    send("orders", BODY, key="17")
+    send("orders", BODY, key="17", delay=3600)
+    sequence("default")
+    words = ("ems_personal", "erase", "--key", "17", "--reason", "asked", "--yes")
+    out = StringIO()
+    call_command(*words, "--dry-run", stdout=out)
+    assert "2 messages" in out.getvalue()
+    with pytest.raises(CommandError, match="2 messages are not handled by all groups yet"):
+        call_command(*words)
+    assert bodies() == [BODY, BODY]
+    with caplog.at_level("INFO", "streams.operate"):
+        call_command(*words, "--force", "--json", stdout=StringIO())
+    assert bodies() == [None, None], "that of the inbox, too"
+    (said,) = (one for one in caplog.records if one.ems_event == "bodies.erased")  # type: ignore[attr-defined]
+    assert said.ems_reason == "asked"  # type: ignore[attr-defined]
+    assert "(ems_personal)" in said.ems_by  # type: ignore[attr-defined]
+
+
+def test_the_error_of_a_waiting_retry_is_erased_too() -> None:
+    def handle(message: Any) -> None:
+        raise ValueError("ann@example.com")
+
+    consumer("orders", group="mail")(handle)
+    process = Process("mail")
+    send("orders", BODY, key="17")
+    sequence("default")
+    process.run_until_idle()
+    assert "ann" in RetryMessage.objects.get().last_error
+    assert find(Subject(key="17"), "default").unfinished == 1
+    erase(Subject(key="17"), "default", *WHO)
+    assert RetryMessage.objects.get().last_error == ""
+
+
+@pytest.mark.mysql
+def test_a_dead_letter_that_is_being_written_meanwhile_is_erased_too(
+    second_connection: Any, in_thread: Any
+) -> None:
+    """Its transaction has copied the message before the erasure, and commits after it."""
+    consumer("orders", group="mail")(lambda message: None)
+    process = Process("mail")
+    send("orders", BODY, key="17")
+    sequence("default")
+    delivery = process.claim()
+    other = second_connection()
+    with other.active(), transaction.atomic():
+        Delivery.objects.filter(pk=delivery.pk).update(state=State.DONE, progress=1)
+        group, partition = delivery.group, delivery.partition_id
+        about = (group.topic_id, group.pk, 1, "ValueError", "no", "", partition, 0)
+        execute("default", sql.COPY_TO_DEAD["mysql"], about)
+        erasing = in_thread(erase, Subject(key="17"), "default", *WHO)
+        with_erased = Message.objects.filter(size=4)
+        wait_for(with_erased.exists, "the messages to be erased")
+        assert not erasing.done()
+    assert erasing.result(30).dead_letters == 1
+    assert bytes(DeadMessage.objects.get().body) == b"null"
+    assert connection.vendor == "mysql"
