@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from streams.api import ReceivedMessage
 from streams.conf import name_prefix
-from streams.contrib.tasks import sql
+from streams.contrib.tasks import notes, sql
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope
 from streams.database.clock import instant
@@ -30,6 +30,8 @@ from streams.produce.identity import producer_name
 
 # The newest errors of a task that are kept.
 ERRORS = 20
+
+_encoder = DjangoJSONEncoder()  # it has no state, and to make one takes longer than a small value
 
 
 @dataclass
@@ -60,7 +62,7 @@ class Record:
 
     def insert(self) -> bool:
         """Record the first start; return False if the task has a row, which is read then."""
-        if retrying(self._insert, self.using):
+        if self._insert():
             return True
         if not self.find():
             raise LeaseLost  # somebody has deleted it since
@@ -88,11 +90,11 @@ class Record:
             as_json([producer_name()]),
             as_json(one.metadata),
         ]
-        with connections[self.using].cursor() as cursor:
-            cursor.execute(sql.INSERT_RUN[connections[self.using].vendor], parameters)
-            if not cursor.rowcount:
-                return False
-            self.pk = cursor.lastrowid
+        statement = sql.INSERT_RUN[connections[self.using].vendor]
+        written = notes.write(self.using, statement, parameters)
+        if not written.rows:
+            return False
+        self.pk = written.pk
         self.worker_ids, self.metadata = [producer_name()], dict(one.metadata)
         self.started_at = self.attempted_at = now
         return True
@@ -146,7 +148,7 @@ class Record:
             self.pk,
             self.found_token,
         ]
-        if not retrying(execute, self.using, self.using, sql.START_RUN, values):
+        if not notes.write(self.using, sql.START_RUN, values).rows:
             self._make_sure(TaskResultStatus.RUNNING)
         self.status = TaskResultStatus.RUNNING.value
         self.cancelled = False
@@ -167,7 +169,7 @@ class Record:
             self.token,
         ]
         with latest_rows(self.using):
-            if not retrying(execute, self.using, self.using, sql.END_RUN, values):
+            if not notes.write(self.using, sql.END_RUN, values).rows:
                 self._make_sure(status)
         self.status = status.value
 
@@ -202,4 +204,4 @@ class Record:
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, cls=DjangoJSONEncoder)
+    return _encoder.encode(value)
