@@ -1,17 +1,17 @@
-"""Writes by one thread what several write at the same time: sends by one statement.
+"""Inserts by one statement what several threads send at the same time.
 
-Who finds nobody writing writes at once, by its own connection. Whoever comes meanwhile waits for
-that, and then the first of them writes for all of them: nobody waits for a time, and an idle system
-writes as without it. Who waits has no transaction, so what it writes is committed when it goes on.
+Who finds nobody inserting inserts at once, by its own connection. Whoever comes meanwhile waits for
+that statement, and then the first of them inserts for all of them: nobody waits for a time, and an
+idle system sends as without it. Who waits has no transaction, so each row is committed with the
+statement that inserts it.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
 
@@ -31,63 +31,41 @@ def always() -> None:
 
 def is_wanted(connection: Any) -> bool:
     """Tell whether a send by this connection may be inserted by another thread."""
-    wanted = conf.settings().SEND_TOGETHER or getattr(_of_thread, "on", False)
-    return bool(wanted) and is_possible(connection)
-
-
-def is_possible(connection: Any) -> bool:
-    """Tell whether another thread may write what this one would write by this connection."""
+    if not (conf.settings().SEND_TOGETHER or getattr(_of_thread, "on", False)):
+        return False
     if getattr(_of_thread, "leads", False):
         return False  # sent by a wrapper of the statement: it would wait for itself
     return not connection.in_atomic_block and connection.get_autocommit()
 
 
-class Sized(Protocol):
-    """What is written; ``size`` is in bytes."""
+class _Waiting:
+    """A send that another thread may insert; its thread sleeps until ``turn`` is free."""
 
-    @property
-    def size(self) -> int: ...
+    __slots__ = ("leads", "message_id", "placed", "turn", "unknown")
 
-
-One = TypeVar("One", bound=Sized)
-Written = TypeVar("Written")
-
-
-class _Waiting(Generic[One, Written]):
-    """What another thread may write; its thread sleeps until ``turn`` is free."""
-
-    __slots__ = ("leads", "one", "turn", "unknown", "written")
-
-    def __init__(self, one: One) -> None:
-        self.one = one
-        self.written: Written | None = None
-        self.leads = False  # it is to write, for itself and for those that wait with it
-        self.unknown = False  # whether the reply was lost to what may have written it
+    def __init__(self, placed: Placed) -> None:
+        self.placed = placed
+        self.message_id: int | None = None
+        self.leads = False  # it is to insert, for itself and for those that wait with it
+        self.unknown = False  # whether the statement was lost that may have inserted it
         self.turn = threading.Lock()
         self.turn.acquire()
 
 
-class Queue(ABC, Generic[One, Written]):
-    """What the threads of this process write to one database."""
-
-    # Whether it may be written again where the reply to the first time was lost.
-    repeatable = False
+class _Queue:
+    """The sends to one database."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[_Waiting[One, Written]] = []
-        self._writing = False
+        self._waiting: list[_Waiting] = []
+        self._inserting = False
 
-    @abstractmethod
-    def write_all(self, alias: str, several: list[One]) -> list[Written]:
-        """Write all or nothing; return what is said of each."""
-
-    def write(self, alias: str, item: One, alone: Callable[[], Written]) -> Written:
-        one: _Waiting[One, Written] = _Waiting(item)
+    def insert(self, alias: str, placed: Placed, alone: Callable[[], int]) -> int:
+        one = _Waiting(placed)
         with self._lock:
-            one.leads = not self._writing
+            one.leads = not self._inserting
             if one.leads:
-                self._writing = True
+                self._inserting = True
             else:
                 self._waiting.append(one)
         if not one.leads:
@@ -96,14 +74,14 @@ class Queue(ABC, Generic[One, Written]):
             except BaseException:  # such as Ctrl-C
                 self._leave(one)
                 raise
-        if one.unknown and not self.repeatable:
+        if one.unknown:
             raise SendOutcomeUnknown
         if one.leads:
             self._lead(alias, one, alone)
-        # Where nothing is known of it nothing was written, or it may be again: by its own thread.
-        return alone() if one.written is None else one.written
+        # Without an id the statement has failed, and inserted none: each does it by itself.
+        return alone() if one.message_id is None else one.message_id
 
-    def _leave(self, one: _Waiting[One, Written]) -> None:
+    def _leave(self, one: _Waiting) -> None:
         """Let nobody wait for a thread that has gone; its message may have been inserted."""
         with self._lock:
             if one.leads:
@@ -111,22 +89,22 @@ class Queue(ABC, Generic[One, Written]):
             elif one in self._waiting:
                 self._waiting.remove(one)
 
-    def _lead(self, alias: str, one: _Waiting[One, Written], alone: Callable[[], Written]) -> None:
+    def _lead(self, alias: str, one: _Waiting, alone: Callable[[], int]) -> None:
         together = [one]
         unknown = True  # also if this thread is ended by something else than an error
         _of_thread.leads = True
         try:
             with self._lock:
-                together += self._taken(one.one.size)
+                together += self._taken(one.placed.size)
             if len(together) == 1:
-                said = [alone()]
+                ids = [alone()]
             else:
-                said = self.write_all(alias, [each.one for each in together])
+                ids = insert_chunk(alias, [each.placed for each in together])
             unknown = False
-            for each, written in zip(together, said, strict=True):
-                each.written = written
+            for each, id_ in zip(together, ids, strict=True):
+                each.message_id = id_
         except (DatabaseError, InterfaceError) as error:
-            unknown = reply_lost(error) and not self.repeatable
+            unknown = reply_lost(error)
             if unknown or len(together) == 1:
                 raise
             if connection_lost(error):
@@ -139,11 +117,11 @@ class Queue(ABC, Generic[One, Written]):
                 each.unknown = unknown
                 each.turn.release()
 
-    def _taken(self, size: int) -> list[_Waiting[One, Written]]:
-        """Take from those that wait, in the order in which they came, what is written at once."""
+    def _taken(self, size: int) -> list[_Waiting]:
+        """Take from those that wait, in the order in which they came, what one statement holds."""
         number = 0
         for each in self._waiting[: CHUNK_ROWS - 1]:
-            size += each.one.size
+            size += each.placed.size
             if size > CHUNK_BYTES:
                 break
             number += 1
@@ -151,23 +129,16 @@ class Queue(ABC, Generic[One, Written]):
         return taken
 
     def _pass_on(self) -> None:
-        """Let the first of those that wait write next."""
+        """Let the first of those that wait insert next."""
         if self._waiting:
             first = self._waiting.pop(0)
             first.leads = True
             first.turn.release()
         else:
-            self._writing = False
+            self._inserting = False
 
 
-class _Sends(Queue[Placed, int]):
-    """The sends to one database, by one INSERT; each gets the id of its message."""
-
-    def write_all(self, alias: str, several: list[Placed]) -> list[int]:
-        return insert_chunk(alias, several)
-
-
-_queues: dict[str, _Sends] = {}
+_queues: dict[str, _Queue] = {}
 # A fork has only the thread that called it.
 os.register_at_fork(after_in_child=_queues.clear)
 
@@ -178,4 +149,4 @@ def insert(alias: str, placed: Placed, alone: Callable[[], int]) -> int:
     ``alone`` inserts it by this thread's connection and returns the id. Raises what the database
     does, and SendOutcomeUnknown if another thread has lost the reply.
     """
-    return _queues.setdefault(alias, _Sends()).write(alias, placed, alone)
+    return _queues.setdefault(alias, _Queue()).insert(alias, placed, alone)

@@ -25,7 +25,7 @@ from tests.processes import PATIENCE_SECONDS, wait_for
 pytestmark = pytest.mark.django_db(transaction=True)
 
 InThread = Callable[..., "Future[Any]"]
-LEAD = together.Queue._lead
+LEAD = together._Queue._lead
 LOST = OperationalError(2013, "Lost connection to server during query")
 
 
@@ -64,7 +64,7 @@ def statements(monkeypatch: pytest.MonkeyPatch, ems_settings: Any) -> Iterator[S
     send("orders", "the topic")
     made = Statements()
     monkeypatch.setattr(together, "insert_chunk", made.several)
-    monkeypatch.setattr(together.Queue, "_lead", lambda *words: made.lead(*words))
+    monkeypatch.setattr(together._Queue, "_lead", lambda *words: made.lead(*words))
     yield made
     made.go_on.set()
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from streams.api import ReceivedMessage
 from streams.conf import name_prefix
-from streams.contrib.tasks import notes, sql
+from streams.contrib.tasks import sql
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope
 from streams.database.clock import instant
@@ -62,7 +62,7 @@ class Record:
 
     def insert(self) -> bool:
         """Record the first start; return False if the task has a row, which is read then."""
-        if self._insert():
+        if retrying(self._insert, self.using):
             return True
         if not self.find():
             raise LeaseLost  # somebody has deleted it since
@@ -90,11 +90,11 @@ class Record:
             as_json([producer_name()]),
             as_json(one.metadata),
         ]
-        statement = sql.INSERT_RUN[connections[self.using].vendor]
-        written = notes.write(self.using, statement, parameters)
-        if not written.rows:
-            return False
-        self.pk = written.pk
+        with connections[self.using].cursor() as cursor:
+            cursor.execute(sql.INSERT_RUN[connections[self.using].vendor], parameters)
+            if not cursor.rowcount:
+                return False
+            self.pk = cursor.lastrowid
         self.worker_ids, self.metadata = [producer_name()], dict(one.metadata)
         self.started_at = self.attempted_at = now
         return True
@@ -148,7 +148,7 @@ class Record:
             self.pk,
             self.found_token,
         ]
-        if not notes.write(self.using, sql.START_RUN, values).rows:
+        if not retrying(execute, self.using, self.using, sql.START_RUN, values):
             self._make_sure(TaskResultStatus.RUNNING)
         self.status = TaskResultStatus.RUNNING.value
         self.cancelled = False
@@ -169,7 +169,7 @@ class Record:
             self.token,
         ]
         with latest_rows(self.using):
-            if not notes.write(self.using, sql.END_RUN, values).rows:
+            if not retrying(execute, self.using, self.using, sql.END_RUN, values):
                 self._make_sure(status)
         self.status = status.value
 
