@@ -46,6 +46,7 @@ class HandlerCaller:
         call = self._run if kind is None else partial(self._call_typed, kind)
         self._handler = around(wrapped(call), registration, stretch, using)
         self._timeout = timeout.total_seconds()
+        self._own_timeout: float | None = None  # of the message of the running or last call
         self._async = registration.asynchronous
         self._lines = lines
         self._session = Session(using)
@@ -69,6 +70,12 @@ class HandlerCaller:
     def runs_for(self) -> float:
         """Return how many seconds the running call has taken so far; 0 if none runs."""
         return self._elapsed() if self.running else 0.0
+
+    @property
+    def overdue(self) -> bool:
+        """Tell whether the running call takes longer than its message allows."""
+        own = self._own_timeout
+        return self.running and own is not None and self._elapsed() > own
 
     def _left(self) -> float:
         return self._timeout - self._elapsed()
@@ -109,6 +116,8 @@ class HandlerCaller:
         return [Failure(message.offset, error) for message, error in returned.items()]
 
     def _timed(self, argument: Any) -> Any:
+        if (timeout_of := self._registration.own_timeout) is not None:
+            self._own_timeout = timeout_of(argument)
         self.since = began = time.monotonic()
         self.running = True
         try:

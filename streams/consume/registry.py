@@ -72,6 +72,8 @@ class Registration:
     lanes: int = 1
     # Of a partition, by its number: claims begin at the lowest, and not by turns. See ranked().
     rank: Callable[[int], int] | None = None
+    # After how many seconds the call of a message hangs, below consume_timeout. See timed().
+    own_timeout: Callable[[ReceivedMessage], float | None] | None = None
 
     @property
     def name(self) -> str:
@@ -324,6 +326,14 @@ def consumer(
 def ranked(topic: str, group: str, rank: Callable[[int], int]) -> None:
     """Let a registered group claim from the partition of the lowest rank that has something."""
     _registered[topic, group] = replace(_registered[topic, group], rank=rank)
+
+
+def timed(topic: str, group: str, timeout: Callable[[ReceivedMessage], float | None]) -> None:
+    """Let a call of a registered group hang after the seconds of its message, where it has any.
+
+    The lease is as long as before: only the process that makes the call ends sooner.
+    """
+    _registered[topic, group] = replace(_registered[topic, group], own_timeout=timeout)
 
 
 def _is_count(value: Any, least: int, most: int) -> bool:

@@ -78,6 +78,11 @@ class Calls(ABC):
         """Tell whether the handler runs."""
         return self._caller.running
 
+    @property
+    def overdue(self) -> bool:
+        """Tell whether the running call takes longer than its message allows."""
+        return self._caller.overdue
+
     def time_left(self) -> timedelta:
         """Return the time until the running or next call is overdue; negative once it is."""
         return self._caller.time_left()

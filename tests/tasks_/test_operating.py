@@ -15,7 +15,13 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from streams import consumer, signals
-from streams.contrib.tasks.acts import EditTask, PauseSchedule, ResumeSchedule, RunTaskAgain
+from streams.contrib.tasks.acts import (
+    EditTask,
+    PauseSchedule,
+    ResumeSchedule,
+    RunSchedule,
+    RunTaskAgain,
+)
 from streams.contrib.tasks.checks import check_groups, check_names, of_backend
 from streams.contrib.tasks.compat import task_backends
 from streams.contrib.tasks.models import TaskRun, TaskSchedule
@@ -46,6 +52,7 @@ def shown(*words: str) -> Any:
 def operator(as_role: As) -> Any:  # noqa: F811 - the fixture
     names = [f"ems_tasks.{verb}_taskrun" for verb in PERMISSIONS]
     schedules = ["ems_tasks.view_taskschedule", "ems_tasks.pause_taskschedule"]
+    schedules.append("ems_tasks.run_taskschedule")
     return as_role("staff", *names, *schedules, "ems.view_body")
 
 
@@ -192,6 +199,26 @@ def test_a_schedule_is_paused_and_goes_on(operator: Any) -> None:
         row.refresh_from_db()
         assert row.paused is paused
     assert operator.get(reverse("admin:ems_tasks_taskschedule_changelist")).status_code == 200
+
+
+def test_a_schedule_runs_now_once_for_each_preview(
+    use_tasks: Callable[..., Any], operator: Any
+) -> None:
+    digest = {"task": "tests.tasks_.work.note", "every": "1h", "args": ["digest"]}
+    use_tasks(OPTIONS={"schedules": {"digest": digest}})
+    row = TaskSchedule.objects.create(name="digest", last_tick_at=UtcNow(), paused=True)
+    page = Page(operator)
+    offer = page.preview(RunSchedule, row, {})
+    page.carry_out(RunSchedule, row, offer)
+    with pytest.raises(Refused):
+        page.carry_out(RunSchedule, row, offer)
+    call_command("ems_task_schedules", "run", "digest", "--yes", stdout=StringIO())
+    drain()
+    assert [one.value for one in Handled.objects.all()] == ["digest", "digest"]
+    lost = TaskSchedule.objects.create(name="lost", last_tick_at=UtcNow())
+    assert not RunSchedule.is_offered(lost, "default")
+    with pytest.raises(InvalidValue):
+        RunSchedule().preview(lost, "default")
 
 
 def ids(found: Any) -> list[str]:

@@ -181,3 +181,13 @@ def alone_and_dies(marker: str) -> None:
     if not Handled.objects.filter(value=marker).exists():
         note.func(marker)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def while_in_brief() -> None:
+    """Stands for what a brief task does."""
+
+
+@task
+@options(timeout=600)
+def brief() -> None:
+    while_in_brief()

@@ -17,6 +17,7 @@ from streams.contrib.tasks.compat import TaskResultStatus, task_backends
 from streams.contrib.tasks.envelope import imported
 from streams.contrib.tasks.models import TaskRun, TaskSchedule
 from streams.contrib.tasks.names import GROUP, topic_of
+from streams.contrib.tasks.schedules import Scheduled, schedule_of
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidValue
@@ -222,9 +223,67 @@ class ResumeSchedule(_TurnSchedule):
         return TaskChanged(bool(retrying(lambda: rows.update(paused=False), using)), _("goes on"))
 
 
+@dataclass(frozen=True)
+class ScheduleRun(Effects):
+    """The task of a schedule, enqueued by hand. ``runs`` is how often that was done before."""
+
+    path: str
+    runs: int
+    result_id: str = ""
+
+    def texts(self) -> list[str]:
+        said = _("enqueued as %s") % self.result_id if self.result_id else _("its task is enqueued")
+        return [said]
+
+    def table(self) -> Table:
+        return Table((_("Task"), _("Runs by hand")), [(self.path, self.runs)])
+
+    @property
+    def shown(self) -> int:
+        return self.runs
+
+
+@dataclass(frozen=True)
+class RunSchedule(Act[TaskSchedule, ScheduleRun]):
+    """One more run of a schedule, besides its ticks."""
+
+    name = "run"
+    permission = "ems_tasks.run_taskschedule"
+    label = gettext_lazy("Run now")
+    text = gettext_lazy("Its task is enqueued at once, also while it is paused; its ticks go on.")
+
+    @classmethod
+    def is_offered(cls, row: TaskSchedule, using: str) -> bool:
+        return schedule_of(row.name) is not None
+
+    def preview(self, row: TaskSchedule, using: str) -> ScheduleRun:
+        """Raises InvalidValue."""
+        now = TaskSchedule.objects.using(using).get(pk=row.pk)
+        return ScheduleRun(self._schedule(now).path, now.runs)
+
+    def run(self, row: TaskSchedule, using: str, consent: Consent) -> ScheduleRun:
+        """Raises InvalidValue."""
+        return retrying(self._run, using, row, using, consent)
+
+    def _run(self, row: TaskSchedule, using: str, consent: Consent) -> ScheduleRun:
+        with own_transaction(using):
+            rows = TaskSchedule.objects.using(using).filter(pk=row.pk)
+            rows.select_for_update().get()
+            found = self.preview(row, using)
+            consent(found)
+            rows.update(runs=F("runs") + 1)
+            result = self._schedule(row).enqueue_now(found.runs)
+        return ScheduleRun(found.path, found.runs, result.id)
+
+    def _schedule(self, row: TaskSchedule) -> Scheduled:
+        if (found := schedule_of(row.name)) is None:
+            raise InvalidValue(_("The settings have no schedule %s.") % row.name)
+        return found
+
+
 OFFERED: Sequence[tuple[Any, Any]] = (
     (TaskRun, (RunTaskAgain, CancelTask, EditTask)),
-    (TaskSchedule, (PauseSchedule, ResumeSchedule)),
+    (TaskSchedule, (PauseSchedule, ResumeSchedule, RunSchedule)),
 )
 
 

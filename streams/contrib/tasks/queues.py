@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from streams import consumer
-from streams.consume.registry import ranked
+from streams.consume.registry import ranked, timed
 from streams.contrib.tasks.backend import EmsBackend
 from streams.contrib.tasks.compat import DEFAULT_TASK_QUEUE_NAME, task_backends
 from streams.contrib.tasks.lanes import rank_of
 from streams.contrib.tasks.names import GROUP, topic_of
-from streams.contrib.tasks.work import run_task
+from streams.contrib.tasks.work import run_task, timeout_of
 
 # The handler counts the attempts of a task, which has a limit of its own.
 NO_LIMIT = 10**6
@@ -35,5 +35,7 @@ def register() -> None:
                 threads=backend.known.for_queue("threads", queue),
                 consume_timeout=backend.known.for_queue("timeout", queue),
                 max_retries=NO_LIMIT,
+                rate=backend.known.for_queue("rate", queue),
             )(run_task)
             ranked(topic_of(queue), GROUP, rank_of)
+            timed(topic_of(queue), GROUP, timeout_of)

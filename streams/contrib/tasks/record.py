@@ -31,6 +31,8 @@ from streams.produce.identity import producer_name
 # The newest errors of a task that are kept.
 ERRORS = 20
 
+_encoder = DjangoJSONEncoder()  # it has no state, and to make one takes longer than a small value
+
 
 @dataclass
 class Record:
@@ -202,4 +204,4 @@ class Record:
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, cls=DjangoJSONEncoder)
+    return _encoder.encode(value)

@@ -54,6 +54,11 @@ class Scheduled:
         key = f"schedule:{self.name}:{tick.isoformat()}"
         return self.backend.enqueue_keyed(task, self.args, self.kwargs, key)
 
+    def enqueue_now(self, number: int) -> Any:
+        """Enqueue the task at once, once for each ``number``."""
+        key = f"schedule:{self.name}:by hand:{number}"
+        return self.backend.enqueue_keyed(self.task(), self.args, self.kwargs, key)
+
     def ticks(self, last: datetime, now: datetime) -> Iterator[datetime]:
         """Yield what is to be sent now: the newest tick of the past, and those that come soon."""
         tick = self.when.newest(now)
@@ -70,6 +75,11 @@ def schedules() -> Iterator[Scheduled]:
     for backend in backends():
         for name, given in backend.known.schedules.items():
             yield Scheduled(name, backend, **given)
+
+
+def schedule_of(name: str) -> Scheduled | None:
+    """Return the schedule of this name, if it is in the settings of this process."""
+    return next((one for one in schedules() if one.name == name), None)
 
 
 def enqueue_due_if_due(using: str) -> int:

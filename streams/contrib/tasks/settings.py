@@ -12,6 +12,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
 from streams.conf import longest_name
+from streams.consume.rate import Rate
 from streams.contrib.tasks.cron import Cron, Every
 from streams.contrib.tasks.task_options import LADDER, is_backoff
 from streams.durations import parse_duration
@@ -21,12 +22,13 @@ from streams.rules.names import MAX_NAME, validated_name
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """OPTIONS of one backend. ``timeout`` and ``threads`` may have a value for each queue."""
+    """OPTIONS of one backend. ``timeout``, ``threads``, ``rate``: maybe a value for each queue."""
 
     max_attempts: int = 1
     backoff: Any = LADDER
     timeout: float | Mapping[str, float] | None = None
     threads: int | Mapping[str, int] | None = None
+    rate: str | Mapping[str, str] | None = None
     atomic: bool = False
     keep_successful: timedelta | None = timedelta(days=7)
     keep_failed: timedelta | None = timedelta(days=30)
@@ -54,6 +56,9 @@ class TaskSettings:
                 raise ValueError("backoff must be seconds, a timedelta, None, 'ladder' or a path")
             if not isinstance(values.get("atomic", False), bool):
                 raise ValueError("atomic must be True or False")
+            rate = values.get("rate")
+            for text in rate.values() if isinstance(rate, Mapping) else (rate,) if rate else ():
+                Rate.of(text)
             given_schedules = values.get("schedules", {})
             values["schedules"] = {
                 validated_name(name, "schedule", longest_name(MAX_NAME)): _schedule(name, one)
@@ -64,7 +69,7 @@ class TaskSettings:
         return cls(**values, queues=frozenset(queues))
 
     def for_queue(self, name: str, queue: str) -> Any:
-        """Return ``timeout`` or ``threads`` of a queue; None leaves it to the run-time settings."""
+        """Return a value of a queue; None leaves it to the run-time settings."""
         value = getattr(self, name)
         return value.get(queue) if isinstance(value, Mapping) else value
 

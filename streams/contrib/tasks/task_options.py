@@ -39,6 +39,8 @@ class EmsTask(Task):  # type: ignore[type-arg]  # generic only in the backport
     # or by a function of the arguments.
     limit: int | None = None
     limit_key: Any = None
+    # After how long a running task hangs, if it is less than the timeout of its queue.
+    timeout: float | timedelta | None = None
     metadata: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,10 @@ def validate(task: Any) -> None:
         raise InvalidTaskError("unique_for must be seconds, or a timedelta, above 0.")
     if unique is None and not (until is None and given is None):
         raise InvalidTaskError("unique_for and unique_until are of no use without unique.")
+
+    given = getattr(task, "timeout", None)
+    if given is not None and not (_is_delay(given) and given):
+        raise InvalidTaskError("timeout must be seconds, or a timedelta, above 0.")
 
     limit, key = getattr(task, "limit", None), getattr(task, "limit_key", None)
     if limit is not None and not (_is_whole(limit) and 1 <= limit <= 1000):

@@ -23,7 +23,7 @@ from streams.contrib.tasks.compat import (
     task_started,
 )
 from streams.contrib.tasks.context import EmsTaskContext
-from streams.contrib.tasks.envelope import Envelope, NotATask, shown
+from streams.contrib.tasks.envelope import Envelope, NotATask, imported, shown
 from streams.contrib.tasks.record import Record, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
 from streams.contrib.tasks.slots import HeldSlot, key_of, wait
@@ -53,6 +53,15 @@ def run_task(message: ReceivedMessage) -> None:
     except NotATask as error:
         raise TaskFailed(str(error)) from error
     _Attempt(Record(envelope, message, alias_of(message.topic))).make()
+
+
+def timeout_of(message: ReceivedMessage) -> float | None:
+    """Return after how many seconds the task of a message hangs; None leaves that to its queue."""
+    try:
+        given = getattr(imported(message.headers["task"]), "timeout", None)
+    except Exception:  # noqa: BLE001 - its module may raise anything: then the attempt fails
+        return None
+    return given.total_seconds() if isinstance(given, timedelta) else given
 
 
 class _Attempt:

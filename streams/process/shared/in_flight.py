@@ -12,8 +12,12 @@ HUNG_GRACE = timedelta(seconds=10)
 
 
 def hung(calls: Calls) -> bool:
-    """Tell whether its running call was given up, or is overdue by more than HUNG_GRACE."""
-    return calls.calling and (calls.given_up or calls.time_left() < -HUNG_GRACE)
+    """Tell whether its running call was given up, or is overdue by more than HUNG_GRACE.
+
+    A time that its message has set has no grace: the lease, which others look at, lasts longer.
+    """
+    late = calls.given_up or calls.overdue or calls.time_left() < -HUNG_GRACE
+    return calls.calling and late
 
 
 class InFlight:

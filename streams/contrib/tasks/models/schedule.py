@@ -21,6 +21,7 @@ class TaskSchedule(models.Model):
     name = TopicOrGroupField(_("name"), max_length=MAX_NAME)
     paused = models.BooleanField(_("paused"), default=False)
     last_tick_at = UtcDateTimeField(_("last run"))
+    runs = models.IntegerField(_("runs by hand"), default=0)  # that an operator has asked for
 
     objects = OwnManager.from_queryset(TaskScheduleQuerySet)()
 
@@ -29,7 +30,10 @@ class TaskSchedule(models.Model):
         verbose_name = _("schedule of a task")
         verbose_name_plural = _("schedules of tasks")
         default_permissions = ("view",)
-        permissions = (("pause_taskschedule", _("Can pause schedules of tasks")),)
+        permissions = (
+            ("pause_taskschedule", _("Can pause schedules of tasks")),
+            ("run_taskschedule", _("Can run schedules of tasks now")),
+        )
         constraints = (models.UniqueConstraint(fields=["name"], name="ems_task_schedule_name"),)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Defines ems_task_schedules, which lists schedules of tasks, pauses them and lets them go on."""
+"""Defines ems_task_schedules, which lists schedules of tasks, pauses them and runs them now."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from streams.management.acts import ActVerbs
 
 class Command(ActVerbs):
     noun = TaskSchedule
-    help = "The schedules of tasks: what they enqueue and when; pause them, let them go on."
+    help = "The schedules of tasks: what they enqueue and when; pause them, run them now."
     verbs = {
         "list": "the schedules, and their last and next runs",
         "pause": "enqueue nothing by one",
         "resume": "go on with one that was paused",
+        "run": "enqueue the task of one now",
     }
 
     def add_row_arguments(self, parser: ArgumentParser) -> None:
@@ -30,6 +31,9 @@ class Command(ActVerbs):
         if not found:
             raise CommandError(f"There is no schedule {options['name']} that has run.")
         return found
+
+    def row_named(self, options: Mapping[str, Any]) -> TaskSchedule:
+        return self.rows_named(options)[0]
 
     def described(self, row: TaskSchedule) -> dict[str, Any]:
         return {"schedule": row.name}
