@@ -250,7 +250,11 @@ class Relay:
                 self._links.append(client)
                 if self._silent:
                     continue
-                target = socket.create_connection(self._target)
+                try:
+                    target = socket.create_connection(self._target)
+                except OSError:  # the next one may succeed
+                    client.close()
+                    continue
                 self._links.append(target)
                 for source, sink in ((client, target), (target, client)):
                     threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()

@@ -27,7 +27,7 @@ from streams.celery.naming import Naming
 from streams.celery.supply import Supply
 from streams.conf import MAX_ANY_ORDER, RENEW_SECONDS, settings
 from streams.consume.registry import autodiscover
-from streams.database.retrying import transient
+from streams.database.retrying import PATIENCE, transient
 from streams.deliver.poller import Poller
 from streams.errors import StreamsError
 from streams.log import kept_ends
@@ -52,6 +52,9 @@ logger = logging.getLogger("streams.celery")
 # A command to the workers waits for an answer for a second: without Redis they look this often.
 LOOK_SECONDS = 0.25
 AFTER_ERROR_SECONDS = 1.0
+# A thread repeats its work for so long, and then tells that the database is away. A wait for a lock
+# of others, KEEPER_LOCK_SECONDS, is shorter.
+PATIENCE_SECONDS = 3.0
 # Messages are fetched ahead of the pool as far as it handles in so many seconds.
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 4 * MAX_ANY_ORDER
@@ -126,6 +129,8 @@ class Engine:
         self._keep = threading.Condition()
         self._lock: DeathLock | None = None
         self._away = False
+        # Whether a look failed, which may have claimed what is not in hand.
+        self._unsure = False
 
     @property
     def running(self) -> bool:
@@ -149,6 +154,7 @@ class Engine:
         thread.start()
 
     def _run(self, run: Callable[[], None]) -> None:
+        PATIENCE.set(PATIENCE_SECONDS)  # of this thread
         forks.keep(self.using)
         try:
             run()
@@ -274,6 +280,9 @@ class Engine:
         if self._listener is None:
             self._listener = Listener(self.using, self._topics, lambda _topics: self.wake())
             self._listener.start()
+        if self._unsure and self.hands and self.client:
+            self.hands.give_back_strays(self.client.client_id)
+        self._unsure = True
         while self._asked:
             self._asked.popleft()()
         while self._outgoing:
@@ -290,6 +299,7 @@ class Engine:
             self._ready()
         told = settings().REDIS is not None
         pause = self._poller.pause(look, woken=found or news, told=told)
+        self._unsure = False
         return 0.0 if found and not self._hungry else min(pause, LOOK_SECONDS)
 
     def _open_supplies(self) -> list[Supply]:

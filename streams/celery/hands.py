@@ -279,6 +279,19 @@ class Hands:
         for hand in old:
             hand.extended = now
 
+    def give_back_strays(self, client: str) -> None:
+        """Give back what ``client`` has claimed and nobody has in hand: the claim failed midway.
+
+        Nothing else would: the client lives. Only the thread that claims may call this.
+        """
+        with self._writing:  # the parts of a split are written before they are in hand
+            known = [hand.delivery.pk for hand in list(self._hands)]
+            rows = Delivery.objects.using(self._using).held().filter(client_id=client)
+            rows = rows.exclude(pk__in=known).select_related("group", "partition")
+            for stray in retrying(list, self._using, rows):
+                with suppress(LeaseLost):
+                    release(stray)
+
     def give_back(self) -> None:
         """Release all that is in hand; what had begun has spent an attempt."""
         for hand in list(self._hands):

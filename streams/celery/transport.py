@@ -10,6 +10,7 @@ from typing import Any
 
 from kombu.transport import base, virtual
 
+from streams.celery import handovers
 from streams.celery.channel import Channel
 from streams.celery.control import Bindings
 from streams.celery.engine import Engine
@@ -80,17 +81,22 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         from celery.signals import task_prerun
 
-        engine = self.engine
+        self.engine.wake()  # it makes the pipe
         _acknowledge_at_once(loop)
         loop.add_reader(self._reading, self._on_readable)
-        # A pool of processes says later what has begun; a task in this process says it here.
-        loop.on_tick.add(lambda: engine.begun(_begun()))
+        handovers.listen()
+        handovers.told.add(self._note_begin)
         task_prerun.connect(self._on_begin)
 
     def _on_begin(self, task_id: str, **kwargs: Any) -> None:
-        if self._pid != os.getpid() or self._engine is None:
+        """Note a task that begins in this process; handovers.py tells the others."""
+        if self._pid == os.getpid() and self._engine is not None:
+            self._ran_here = True
+            self._note_begin(task_id)
+
+    def _note_begin(self, task_id: str) -> None:
+        if self._engine is None:
             return
-        self._ran_here = True
         for channel in list(self.channels):
             out = channel.intake.out
             self._engine.begun(tag for tag, id_ in list(out.items()) if id_ == task_id)
@@ -161,6 +167,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
 
     def close_connection(self, connection: Any) -> None:
         super().close_connection(connection)
+        handovers.told.discard(self._note_begin)
         if self._engine is not None and self._pid == os.getpid():
             self._engine.stop()
             for fd in (self._reading, self._writing):
@@ -189,15 +196,3 @@ def _acknowledge_at_once(loop: Any) -> None:
 
     call_soon.at_once = True  # type: ignore[attr-defined]
     loop.call_soon = call_soon
-
-
-def _begun() -> list[int]:
-    """Return the tags of the tasks that the pool of this worker handles now."""
-    state = sys.modules.get("celery.worker.state")
-    if state is None:
-        return []
-    return [
-        request._message.delivery_tag
-        for request in list(state.active_requests)
-        if isinstance(request._message.delivery_tag, int)
-    ]

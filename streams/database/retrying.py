@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TypeVar, TypeVarTuple
 
 from django.db import Error, InterfaceError, OperationalError, connections
@@ -41,6 +42,8 @@ REPLY_LOST = {1053, 1927, 2013, 2026, 2055}
 NO_SUCH_SAVEPOINT = 1305
 
 MAX_BACKOFF_SECONDS = 1.0
+# For how many seconds work is repeated. A thread that goes on by itself after an error sets fewer.
+PATIENCE: ContextVar[float] = ContextVar("patience", default=30.0)
 
 
 def error_number(error: BaseException) -> int | None:
@@ -97,14 +100,16 @@ def transient(error: BaseException) -> bool:
     return locked or error_number(error) in DEADLOCK_OR_WAIT
 
 
-def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float = 30.0) -> T:
+def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float | None = None) -> T:
     """Do EMS's own ``work(*args)``, again after a deadlock, a lock wait or a lost connection.
 
     ``work`` must be safe to repeat after a commit whose reply was lost. Inside an open
-    transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures
-    the last error is raised. What needs keywords is a lambda: a ``partial`` of a queryset's method
-    would be written to the log with the rows, read for it.
+    transaction nothing is repeated: it is the owner's. After ``patience`` seconds of failures,
+    by default the PATIENCE of the thread, the last error is raised. What needs keywords is a
+    lambda: a ``partial`` of a queryset's method would be written to the log with the rows, read
+    for it.
     """
+    most = PATIENCE.get() if patience is None else patience
     connection = connections[using]
     # A transaction is also open with autocommit off, but not before there is a connection.
     by_hand = connection.connection is not None and not connection.autocommit
@@ -116,7 +121,7 @@ def retrying(work: Callable[[*Ts], T], using: str, *args: *Ts, patience: float =
             return work(*args)
         except Error as error:
             waited = time.monotonic() - started
-            if owned or not transient(error) or waited > patience:
+            if owned or not transient(error) or waited > most:
                 raise
             if connection_lost(error):
                 connection.close()

@@ -6,6 +6,7 @@ A task that has begun writes a row: ``Handled(value=a name, offset=its process)`
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 
@@ -138,3 +139,12 @@ def mark(name: str) -> None:
 def marked(name: str, seconds: float = 0.0) -> None:
     mark(name)
     time.sleep(seconds)
+
+
+@broker.task
+def deadly(name: str, *, whole: bool) -> None:
+    """End the process that runs it; with ``whole`` its parent, the worker, first."""
+    mark(name)
+    if whole:
+        os.kill(os.getppid(), signal.SIGKILL)
+    os._exit(1)

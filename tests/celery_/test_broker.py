@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.db import Error, transaction
+from django.db import Error, OperationalError, transaction
 from kombu import Exchange, Queue
 
+from streams.celery import supply
 from streams.celery.engine import Engine
 from streams.celery.naming import Naming
+from streams.deliver.opening import Opened, open_whole
 from streams.errors import ConfigurationError, StreamsError, WrongDatabase
 from streams.models import Delivery, Message, State
 from tests.celery_.broker import broker, ran, record
@@ -66,6 +69,25 @@ def test_what_is_given_back_can_be_got_at_once(monkeypatch: pytest.MonkeyPatch) 
         queue.put("it")
         queue.get_nowait().reject(requeue=True)
         queue.get_nowait().ack()
+
+
+def test_a_claim_that_failed_before_its_messages_were_read_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client lives, so nobody else would take it before an hour is over."""
+    failed: list[Delivery] = []
+
+    def open_once(delivery: Delivery, *rest: Any) -> Opened:
+        if not failed:
+            failed.append(delivery)
+            raise OperationalError(2013, "the connection is lost")
+        return open_whole(delivery, *rest)
+
+    monkeypatch.setattr(supply, "open_whole", open_once)
+    with broker.connection() as connection, closing(connection.SimpleQueue("back")) as queue:
+        queue.put("it")
+        queue.get(timeout=60).ack()
+    assert failed
 
 
 def test_a_task_in_a_transaction_on_another_database_is_refused() -> None:

@@ -14,10 +14,19 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import transaction
 
-from streams.models import Consumer, DeadMessage, Delivery, Kind, RetryMessage, UtcNow
+from streams.celery.supply import Supply
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    DeadMessage,
+    Delivery,
+    Kind,
+    RetryMessage,
+    UtcNow,
+)
 from streams.models.consumer import LEASE
 from streams.observe.audit.walk import audit
-from tests.celery_.broker import marked, record
+from tests.celery_.broker import deadly, marked, record
 from tests.celery_.workers import WORKER, Pool
 from tests.faults import Relay
 from tests.hostapp.models import Handled, Order
@@ -158,6 +167,33 @@ def test_a_process_of_the_pool_is_killed(pool: Pool, marks: Marks, faults: int) 
     assert repeated(marks) <= faults
 
 
+@pytest.fixture
+def one_retry() -> None:
+    Supply("celery", "celery.celery", "default").open()
+    ConsumerGroup.objects.update(max_retries=1)
+
+
+@pytest.mark.usefixtures("one_retry")
+def test_a_task_that_kills_its_worker_is_dead_after_its_retries(pool: Pool, marks: Marks) -> None:
+    """It is noted as begun before its process has it; what had not begun is not repeated."""
+    deadly.delay("deadly", whole=True)
+    names = send(6, 0)
+    for _ in range(2):
+        pool.worker("-c", "1").wait()
+    child = pool.worker("-c", "1")
+    wait_for(lambda: DeadMessage.objects.exists(), child.text)
+    wait_for(lambda: names <= set(marks.times()), child.text)
+    assert marks.times() == {"deadly": 2} | dict.fromkeys(names, 1)
+
+
+@pytest.mark.usefixtures("one_retry")
+def test_a_task_that_kills_its_process_is_dead_after_its_retries(pool: Pool, marks: Marks) -> None:
+    child = pool.worker("-c", "1")
+    deadly.delay("deadly", whole=False)
+    wait_for(lambda: DeadMessage.objects.exists(), child.text)
+    assert marks.times() == {"deadly": 2}
+
+
 @some(1, 5)
 def test_a_frozen_worker_loses_what_it_has_and_runs_no_more_of_it(
     pool: Pool, marks: Marks, faults: int
@@ -218,9 +254,7 @@ def test_a_worker_ends_in_seconds_while_the_database_is_away(
     relay.stop()
     child.expect("waits for the database")
     child.terminate()
-    began = time.monotonic()
-    child.wait()
-    assert time.monotonic() - began < 30  # seconds on a busy machine; forever without a limit
+    child.wait()  # with a limit: without one in the worker it would never end
 
 
 @pytest.mark.parametrize("pool_of", ["solo", "threads"])
