@@ -160,7 +160,7 @@ def run(rate: float, seconds: float, *, held: bool = False) -> Run:
 
 
 def bounded(lag: Sequence[float], rate: float, pause: float = LOOK_SECONDS) -> bool:
-    """Tell whether the lag, one value each ``pause`` s, is small and does not grow but by chance."""
+    """Tell whether the lag, with a value each ``pause`` s, stays small and does not grow."""
     third = len(lag) // 3
     if not third:
         return max(lag, default=0.0) <= LAG_SECONDS * rate
