@@ -19,6 +19,7 @@ from streams.errors import Reject
 from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, Message
 from streams.testing import drain, sent
+from tests.spark.direct import Reading
 from tests.spark.test_archive import history, replay, run
 
 pytestmark = [
@@ -49,9 +50,7 @@ def test_a_job_is_told_the_namespace_of_the_project(ems_settings: Callable[..., 
     assert "namespace=blue\n" in options_of("default")
 
 
-def test_the_source_gives_the_rows_of_its_namespace_without_the_prefix(
-    spark: Any, use: Use
-) -> None:
+def test_the_source_gives_the_rows_of_its_namespace_without_the_prefix(use: Use) -> None:
     @consumer("orders", group="mail")
     def handle(message: Any) -> None:
         raise Reject("no")
@@ -63,14 +62,14 @@ def test_the_source_gives_the_rows_of_its_namespace_without_the_prefix(
         drain()
     for name, config in configs.items():
         for table in ("messages", "deliveries", "dead"):
-            reader = spark.read.format("ems").options(config=config.path, table=table)
-            for frame in (reader.load(), reader.option("topic", "orders").load()):
-                (row,) = frame.toArrow().to_pylist()
+            for options in ({}, {"topic": "orders"}):
+                (row,) = Reading(config, table=table, **options).rows()
                 assert row["topic"] == "orders"
                 assert row.get("group", "mail") == "mail"
                 assert (name or "none").encode() == row.get("body", (name or "none").encode())
-    every = spark.read.format("ems").options(config=configs["blue"].path, namespace="*").load()
-    names = sorted(every.toArrow()["topic"].to_pylist())
+    reading = Reading(configs["blue"], "topic", namespace="*")
+    reading.config = reading.request.configuration()
+    names = sorted(row["topic"] for row in reading.rows())
     assert names == [" blue/orders", " green/orders", "orders"]
 
 

@@ -351,7 +351,7 @@ OFFSETS = st.dictionaries(TOPIC, st.dictionaries(st.integers(0, 3), st.integers(
 
 
 @pytest.mark.any_database
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(OFFSETS, OFFSETS, st.integers(0, 5), st.integers(5, 12))
 def test_offsets_that_are_written_as_json_are_the_places_that_are_read(
     starting: Any, ending: Any, first: int, end: int
@@ -388,7 +388,7 @@ ANYTHING = st.recursive(
     "name",
     ["startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "assign", "bounds"],
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(value=ANYTHING | OFFSETS, cut=st.integers(0, 3))
 def test_whatever_is_given_as_json_is_read_or_is_a_bad_option(
     name: str, value: Any, cut: int
