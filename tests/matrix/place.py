@@ -104,7 +104,9 @@ class Place:
             env[f"EMS_TEST_{vendor(cell.server).upper()}_URL"] = url
         tests = [f"tests/docs/test_{name}.py" for name in GUIDES]
         said = run(
-            *(self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *tests),
+            self.python,
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db"),
+            *tests,
             cwd=folder,
             env=env,
         )
