@@ -12,7 +12,7 @@ def _refuse_another_streams() -> None:
     """
     ours = Path(__file__).resolve().parent.parent
     spec = find_spec("streams")
-    origin = spec and spec.origin
+    origin = spec.origin if spec else None
     if origin is None or ours in Path(origin).resolve().parents:
         return
     found = Path(origin).parent if Path(origin).name == "__init__.py" else Path(origin)

@@ -36,10 +36,12 @@ class Reader:
         folder: Path,
         python: Path = Path(sys.executable),
         env: Mapping[str, str] = OF_THE_CHECKOUT,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.folder = folder
         self._python = python
         self._env = env
+        self._patience = patience
         self.printed = ""
         self._running: list[subprocess.Popen[str]] = []
 
@@ -102,7 +104,7 @@ class Reader:
         )
         self._running.append(process)
         if not stays:
-            self.printed = self._running.pop().communicate(timeout=PATIENCE_SECONDS)[0]
+            self.printed = self._running.pop().communicate(timeout=self._patience)[0]
             refused = "paid=False" in line
             assert bool(process.returncode) == refused, f"{line}\n{self.printed}"
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from tests import environments, pythons
 from tests.docs.reader import Reader, do_all
-from tests.e2e.host_project import ROOT, run
+from tests.e2e.host_project import PATIENCE_SECONDS, ROOT, run
 from tests.matrix.cells import NEXT, SQLITE, Cell
 
 HERE = Path(__file__).resolve().parent
@@ -86,7 +86,8 @@ class Place:
             text += f'DATABASES = {{"default": {database(url, "matrix")!r}}}\n'
         (folder / "cell.py").write_text(text)
         env = {"DJANGO_SETTINGS_MODULE": "cell", **environments.driver_environment()}
-        with fresh_database(url, "matrix"), closing(Reader(folder, self.python, env)) as reader:
+        reader = Reader(folder, self.python, env, PATIENCE_SECONDS)
+        with fresh_database(url, "matrix"), closing(reader):
             steps = do_all(reader)
             shutil.copy(HERE / "crawl.py", folder)
             crawl = (self.python, "crawl.py")
@@ -103,7 +104,9 @@ class Place:
             env[f"EMS_TEST_{vendor(cell.server).upper()}_URL"] = url
         tests = [f"tests/docs/test_{name}.py" for name in GUIDES]
         said = run(
-            *(self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db", *tests),
+            self.python,
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--create-db"),
+            *tests,
             cwd=folder,
             env=env,
         )
