@@ -82,7 +82,11 @@ def test_no_second_has_more_starts_of_a_key_than_the_rate_and_its_burst(
 ) -> None:
     """20 threads in 4 processes, and kills; nothing is lost, and the other keys do not wait.
 
-    ``share``: of its rate, what a key gets that has enough waiting.
+    ``share``: of its rate, what a key gets that has enough waiting. A start that comes later than
+    0.1 s after its slot has lost that slot; and the start of a message that has waited needs four
+    commits: the claim, the slot, the start and the settlement. So 40/s are 160 commits a second,
+    which a busy machine does not do all the time: little is demanded of it, and no share of such a
+    rate is promised. No more than the rate begins all the same.
     """
     of = Rate.of(rate)
     keys = ["a"] * int(6 * of.a_second) + list(SMALL) * 4

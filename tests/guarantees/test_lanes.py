@@ -44,7 +44,7 @@ from tests.hostapp.models import Handled
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_registry"),
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(400),
 ]
 
 Handler = Callable[[ReceivedMessage], None]

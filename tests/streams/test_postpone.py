@@ -64,7 +64,10 @@ def test_what_is_postponed_counts_as_failed_nowhere(
     def handle_all(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, Exception]:
         return {message: error for message in messages if (error := later(message))}
 
-    consumer("orders", group="mail", batch=batch, ordered=ordered)(handle_all if batch else handle)
+    if batch:
+        consumer("orders", group="mail", batch=batch, ordered=ordered)(handle_all)
+    else:
+        consumer("orders", group="mail", ordered=ordered)(handle)
     for body in range(4):
         send("orders", body, key=str(body))
     first = drain()

@@ -58,7 +58,7 @@ def attempt(row: Any) -> str:
 
 @column(_("due"))
 def due(row: Any) -> Any:
-    return row.holder.due_at
+    return row.holder.due_at or figures.UNKNOWN
 
 
 @column(_("wait behind it"))
@@ -75,7 +75,8 @@ def error(row: Any) -> str:
 
 @admin.register(HeldKey)
 class HeldKeyAdmin(ReadOnly, LargeAdmin):
-    list_display = ("id", group_name, short("key", 40), message, state, "held_at", attempt, behind)
+    # What is looked for comes first: on a narrow screen the rest is beyond its edge.
+    list_display = ("id", short("key", 24), message, state, behind, attempt, "held_at", group_name)
     list_filter = (GroupFilter,)
     related = ("group", "partition")
     ordering = ("pk",)

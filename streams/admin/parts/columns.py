@@ -205,6 +205,8 @@ def _named(row: Any) -> str:
     where = span(row) if is_in_the_log else str(row.partition)
     if where == UNKNOWN:  # in the inbox
         where = f"{row.partition} #{row.pk}"
+    if hasattr(row, "head_offset"):  # a held key
+        where = f"{row.partition}, {row.key[:SHORT]}"
     if not hasattr(row, "group_id"):
         return where
     return gettext("%(place)s for %(group)s") % {"place": where, "group": row.group}
