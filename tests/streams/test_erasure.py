@@ -59,7 +59,7 @@ def test_messages_and_dead_letters_of_a_key_are_erased_and_the_log_stays_whole()
 def test_a_value_in_the_body_is_found_by_its_path_also_in_compressed_ones() -> None:
     send("orders", BODY)
     send("orders", {"customer": {"id": 18}})
-    send("orders", "text")
+    send("orders", ["no", "object"])
     send("other", {"customer": {"id": "17"}})
     sequence("default")
     assert find(DataSubject(path="customer.id", value="17"), "default").messages == 2
