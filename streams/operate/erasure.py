@@ -56,7 +56,7 @@ OTHERS: list[Callable[[str, str, Sequence[int]], int]] = []
 
 
 @dataclass(frozen=True)
-class Subject:
+class DataSubject:
     """Whose data it is: all with this ``key``, or whose JSON body has ``value`` at ``path``."""
 
     key: str | None = None
@@ -114,12 +114,14 @@ class Erasure:
         return self.messages + self.dead_letters + self.edits + self.prepared + self.others
 
 
-def find(subject: Subject, using: str, topic: str | None = None) -> Erasure:
+def find(subject: DataSubject, using: str, topic: str | None = None) -> Erasure:
     """Return what is stored of them; change nothing."""
     return _run(subject, using, topic, erases=False)
 
 
-def erase(subject: Subject, using: str, who: str, reason: str, topic: str | None = None) -> Erasure:
+def erase(
+    subject: DataSubject, using: str, who: str, reason: str, topic: str | None = None
+) -> Erasure:
     """Erase the bodies, headers and errors, and say in the log who has done it and why.
 
     It may be interrupted and run again. Groups that have not finished a message get ``null``.
@@ -140,7 +142,7 @@ def erase(subject: Subject, using: str, who: str, reason: str, topic: str | None
     return done
 
 
-def _run(subject: Subject, using: str, topic: str | None, *, erases: bool) -> Erasure:
+def _run(subject: DataSubject, using: str, topic: str | None, *, erases: bool) -> Erasure:
     topics = Topic.objects.using(using)
     found = Erasure()
     for one in topics.order_by("pk") if topic is None else topics.filter(name=topic):
@@ -155,7 +157,7 @@ def _run(subject: Subject, using: str, topic: str | None, *, erases: bool) -> Er
 
 
 def _of_topic(
-    subject: Subject, topic: Topic, using: str, found: Erasure, *, erases: bool
+    subject: DataSubject, topic: Topic, using: str, found: Erasure, *, erases: bool
 ) -> Erasure:
     for partition in Partition.objects.using(using).filter(topic=topic).order_by("pk"):
         for rows in _messages(subject, partition, using):
@@ -188,7 +190,7 @@ def _of_topic(
     )
 
 
-def _messages(subject: Subject, partition: Partition, using: str) -> Iterator[list[Message]]:
+def _messages(subject: DataSubject, partition: Partition, using: str) -> Iterator[list[Message]]:
     """Yield their messages of the log, by ranges of offsets, and then those of the inbox."""
     rows = Message.objects.using(using).filter(partition=partition.pk)
     end = Partition.objects.using(using).get(pk=partition.pk).next_offset
@@ -240,7 +242,7 @@ def _wait_for_outcomes(partition: Partition, offsets: Sequence[int], using: str)
         retrying(wait, using)
 
 
-def _letters(subject: Subject, topic: Topic, using: str) -> tuple[list[int], list[int]]:
+def _letters(subject: DataSubject, topic: Topic, using: str) -> tuple[list[int], list[int]]:
     """Return the ids of their dead letters and of what these were before an edit."""
     rows = DeadMessage.objects.using(using).filter(topic=topic.pk)
     mine = {row.pk for row in rows.filter(subject.rows).iterator(STEP) if subject.owns(row)}
@@ -263,5 +265,5 @@ def _is_unfinished(topic: Topic, row: Message, using: str) -> bool:
     return behind.exists() or open_.exists() or again.exists()
 
 
-def _said(subject: Subject) -> str:
+def _said(subject: DataSubject) -> str:
     return f"key {subject.key!r}" if subject.path == "" else f"{subject.path} = {subject.value!r}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -17,6 +20,7 @@ from tests.lab.benchmarks.consume.bounds import BOUNDS
 from tests.lab.benchmarks.consume.cost import commits_that_write, far_behind
 from tests.lab.benchmarks.consume.log import FIRST
 from tests.lab.benchmarks.consume.processes import LINES
+from tests.lab.benchmarks.figures import Options, Row
 from tests.lab.benchmarks.growth.axes import compared
 from tests.lab.benchmarks.growth.counting import Count
 from tests.lab.benchmarks.sustained import rate
@@ -50,7 +54,10 @@ def test_every_table_and_every_picture_is_on_a_page() -> None:
 
 @pytest.mark.parametrize("path", sorted(kept.DATA.glob("*.json")), ids=lambda path: path.stem)
 def test_kept_figures_say_on_what_they_were_measured(path: Path) -> None:
-    assert json.loads(path.read_text())["measured"]["cores"]
+    measured = json.loads(path.read_text())["measured"]
+    assert {"date", "commit", "processor", "cores", "load"} <= measured.keys() or (
+        path.stem == "first-ems"  # of a machine of others
+    )
 
 
 SAMPLES = {
@@ -196,6 +203,30 @@ def test_the_costs_of_the_package_are_of_one_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(plan, "kept", lambda section: {"measured": {**about, "server": section}})
     with pytest.raises(plan.NotMeasured, match="in one run, on one machine"):
         plan.collected()
+
+
+def test_a_section_that_fails_is_named_and_the_others_are_measured_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(options: Options) -> Iterator[Row]:
+        yield Row("one", {"ours": 1.0})
+        raise LookupError("gone")
+
+    def whole(options: Options) -> Iterator[Row]:
+        yield Row("two", {"ours": 2.0})
+
+    modules = {"tests.lab.benchmarks.a": broken, "tests.lab.benchmarks.b": whole}
+    monkeypatch.setattr(benchmarks, "SECTIONS", {"a": ("a", "figures"), "b": ("b", "figures")})
+    found = {name: SimpleNamespace(figures=one) for name, one in modules.items()}
+    monkeypatch.setattr(benchmarks, "import_module", found.__getitem__)
+    monkeypatch.setattr(benchmarks, "_about", lambda kind: {"server": "none"})
+    monkeypatch.setattr(benchmarks.server, "database", lambda kind: nullcontext())
+    monkeypatch.setattr(kept, "DATA", tmp_path / "data")
+    monkeypatch.setattr(kept, "LAST", tmp_path / "cache" / "last.json")
+    monkeypatch.setattr("sys.argv", ["benchmarks", "a", "b", "--keep"])
+    (tmp_path / "cache").mkdir()
+    assert benchmarks.main() == 1
+    assert [path.name for path in kept.DATA.iterdir()] == ["b.json"]
 
 
 def test_the_estimate_says_whose_run_it_speaks_of(

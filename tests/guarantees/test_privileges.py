@@ -110,6 +110,7 @@ def test_web_and_consumers_work_with_the_rights_on_rows_alone(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 def test_migrate_makes_the_tables_with_its_rights_alone(account: Account, spawn: Spawn) -> None:
     schema = f"{connection.settings_dict['NAME']}_made"
     execute(f"CREATE DATABASE `{schema}` CHARACTER SET utf8mb4")

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from streams.management.base import StreamsCommand, add_dry_run, add_yes, number
-from streams.operate.erasure import Erasure, Subject, erase, find
+from streams.operate.erasure import DataSubject, Erasure, erase, find
 
 NAMES = {
     "messages": "messages",
@@ -47,7 +47,7 @@ class Command(StreamsCommand):
     def do_find(
         self, *, key: str | None, path: str, value: str, topic: str | None, **options: Any
     ) -> None:
-        self._tell(find(Subject(key, path, value), self.using, topic), done=False)
+        self._tell(find(DataSubject(key, path, value), self.using, topic), done=False)
 
     def do_erase(
         self,
@@ -62,7 +62,7 @@ class Command(StreamsCommand):
         yes: bool,
         **options: Any,
     ) -> None:
-        subject = Subject(key, path, value)
+        subject = DataSubject(key, path, value)
         found = find(subject, self.using, topic)
         if dry_run or not (yes or self.as_json):
             self._tell(found, done=False)

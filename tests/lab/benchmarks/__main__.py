@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from importlib import import_module
@@ -135,10 +136,17 @@ def _run(name: str, kept_as: str, options: Options, about: dict[str, object] | N
     )
     started = time.monotonic()
     rows = []
-    for row in figures(options):
-        # What takes minutes says how far it is.
-        print(f"  {row.name}: {row.values}", flush=True)
-        rows.append(row)
+    try:
+        for row in figures(options):
+            # What takes minutes says how far it is.
+            print(f"  {row.name}: {row.values}", flush=True)
+            rows.append(row)
+    except Exception as error:  # noqa: BLE001 - the sections after it are measured all the same
+        traceback.print_exc()
+        # Nothing is kept: the pages go on showing what was measured as a whole before.
+        why = f"not measured: {type(error).__name__}: {error}"
+        print(f"\n{name}: {why}\n{table(rows)}", flush=True)
+        return [*rows, Row(name, {}, why)]
     seconds = time.monotonic() - started
     kept.note_seconds(_label(name, options.quick), seconds)
     print(f"\n{name}: {seconds:.0f} s\n{table(rows)}", flush=True)

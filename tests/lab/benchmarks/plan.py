@@ -1,8 +1,8 @@
 """Writes the page of the planner, whose model and costs are in the package: streams/sizing/.
 
-``python -m tests.lab.benchmarks.plan`` takes what ``make bench`` has kept of SECTIONS, and writes it
-to streams/sizing/costs.json. All of it must be of one machine and one server, since the parts are
-compared with all of them together.
+``python -m tests.lab.benchmarks.plan`` takes what ``make bench`` has kept of SECTIONS, and writes
+it to streams/sizing/costs.json. All of it must be of one machine and one server, since the parts
+are compared with all of them together.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from tests.lab.mutants.bodies import BODIES
 from tests.lab.mutants.broadcast import BROADCAST
 from tests.lab.mutants.celery import CELERY
 from tests.lab.mutants.deaths import DEATHS
+from tests.lab.mutants.deployed import DEPLOYED
 from tests.lab.mutants.dying import DYING
 from tests.lab.mutants.handlers import HANDLERS
 from tests.lab.mutants.held_keys import HELD_KEYS
@@ -1347,6 +1348,6 @@ MUTANTS = [
     *(*ORDERED, *BLOCKED, *MORE, *SEND, *SEQUENCE, *CLAIM),
     *(*SETTLE, *LEASES, *BROADCAST, *PURGE, *SEAMS, *TELEMETRY, *ALARMS, *ROLL_UPS),
     *(*RESIDENT, *TWO_PHASE, *HTTP, *HTTP_OPERATE, *ADMIN, *SPARK, *LAKE, *PULLS, *WHEN_SENT),
-    *(*MOVED, *RACES, *DEATHS, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED, *VERSIONS),
-    *(*RELAYS, *HELD_KEYS, *OF_LANES, *CELERY, *STARTS_AT_A_RATE, *TASKS, *SHELF),
+    *(*MOVED, *RACES, *DEATHS, *DEPLOYED, *DYING, *HANDLERS, *BODIES, *MARKS, *READERS, *TYPED),
+    *(*RELAYS, *HELD_KEYS, *OF_LANES, *CELERY, *STARTS_AT_A_RATE, *TASKS, *SHELF, *VERSIONS),
 ]

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,9 @@ def main() -> int:
             found.append(_measure(peer, options.scale))
         except (Unavailable, ServerFailed, AssertionError) as reason:
             missing[peer.name] = str(reason)
+        except Exception as error:  # noqa: BLE001 - those after it are measured all the same
+            traceback.print_exc()
+            missing[peer.name] = f"{type(error).__name__}: {error}"
         print(f"{peer.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     seconds = round(time.monotonic() - began, 1)
     print(_table(found))
