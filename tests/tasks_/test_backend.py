@@ -18,7 +18,9 @@ from streams.contrib.tasks.compat import (
     task_backends,
 )
 from streams.contrib.tasks.models import TaskRun
-from streams.models import DeadMessage, Message
+from streams.models import ConsumerGroup, DeadMessage, Message
+from streams.operate.replay import spans, start
+from streams.operate.target import Target
 from streams.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
@@ -204,6 +206,16 @@ def test_a_redriven_task_has_all_its_attempts_again(work: Any) -> None:
     drain()
     result.refresh()
     assert (result.status, result.return_value) == ("SUCCESSFUL", 5)
+
+
+def test_a_task_that_has_run_is_replayed_with_all_its_attempts(work: Any) -> None:
+    result = work.add.enqueue(1, 1)
+    drain()
+    group = ConsumerGroup.objects.get(topic__name="tasks.default")
+    start(group, spans(group, Target.parse("0"), Target.parse("1"), "default"), "default")
+    assert drain().done == 1
+    result.refresh()
+    assert (result.status, result.attempts) == ("SUCCESSFUL", 2)
 
 
 def test_metadata_goes_along_and_is_written_by_the_task(work: Any) -> None:

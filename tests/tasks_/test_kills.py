@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from streams.chaos.forks import in_fork
-from streams.contrib.tasks.models import TaskRun
+from streams.contrib.tasks.compat import task_backends
+from streams.contrib.tasks.models import TaskBatch, TaskRun
 from streams.models import DeadMessage, Delivery, RetryMessage
 from streams.observe.audit.walk import audit
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine, strides
 from tests.hostapp.models import Handled, Order
+from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -112,3 +114,53 @@ def test_an_attempt_that_has_lost_its_lease_does_not_write_its_end(
     assert not Order.objects.exists()
     result.refresh()
     assert result.status == "RUNNING"
+
+
+KILLS, PROCESSES, THREADS = 200, 3, 2
+
+
+def began() -> Counter[str]:
+    values = Handled.objects.filter(value__startswith="begin").values_list("value", flat=True)
+    return Counter(values)
+
+
+def more_began_than(number: int) -> bool:
+    return sum(began().values()) > number
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.mysql
+@pytest.mark.timeout(3600)
+def test_of_two_hundred_kills_none_loses_a_task_and_only_running_ones_are_begun_again(
+    use_tasks: Callable[..., Any], spawn: Any, ems_settings: Callable[..., None]
+) -> None:
+    """Each round enqueues a batch, and kills the oldest of the processes while tasks run."""
+    work = use_tasks(**ONE_QUEUE)
+    ems_settings(POLL_SECONDS=0.1, RETRY_DELAYS=[0.1])
+    backend: Any = task_backends["default"]
+    words = ["ems_consume", "--no-supervisor", "--threads", str(THREADS)]
+    running = [spawn.command(*words) for _process in range(PROCESSES)]
+    numbers = count()
+    results, batches = [], []
+    for _kill in range(KILLS):
+        enough = sum(began().values()) + 3
+        calls: list[Any] = [(work.begin_and_end, [next(numbers)], {}) for _task in range(4)]
+        batches.append(backend.enqueue_batch(calls, on_success=work.batch_done).id)
+        results += [work.begin_and_end.enqueue(next(numbers)) for _task in range(4)]
+        wait_for(partial(more_began_than, enough))
+        running.pop(0).kill()
+        running.append(spawn.command(*words))
+    follows = TaskRun.objects.filter(path=f"{work.__name__}.batch_done")
+    wait_for(lambda: follows.exclude(finished_at=None).count() == KILLS, timeout=300)
+    tasks = TaskRun.objects.filter(path=f"{work.__name__}.begin_and_end")
+    wait_for(lambda: tasks.filter(status="SUCCESSFUL").count() == 8 * KILLS, timeout=300)
+    times = began()
+    assert len(times) == 8 * KILLS  # none is lost
+    assert sum(times.values()) - len(times) <= KILLS * THREADS  # only those that ran
+    attempts = dict(tasks.values_list("message_id", "attempts"))
+    assert sum(attempts.values()) <= 8 * KILLS + KILLS * THREADS
+    assert sorted(row.arguments["args"][0] for row in follows) == batches
+    assert not TaskBatch.objects.filter(finished_at=None).exists()
+    for child in running:
+        child.terminate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,12 +13,12 @@ from streams.chaos.forks import in_fork
 from streams.contrib.tasks import slots
 from streams.contrib.tasks.models import TaskRun, TaskSlot
 from streams.contrib.tasks.task_options import EmsTask
-from streams.models import DeadMessage, RetryMessage, UtcNow
+from streams.models import DeadMessage, RetryMessage, SystemConfig, UtcNow
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process, consume_the_rest
 from tests.hostapp.models import Handled
-from tests.processes import wait_for
+from tests.processes import PATIENCE_SECONDS, wait_for
 from tests.sessions import Threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,6 +122,11 @@ def test_a_wrong_limit_is_refused(work: Any, wrong: dict[str, Any]) -> None:
         EmsTask(func=work.add.func, **wrong)
 
 
+def work_once() -> None:
+    """Claim and handle what is there once, as a worker does, and not again what comes back."""
+    Process("tasks").worker.step()
+
+
 def most_at_once(account: str) -> int:
     """Return how many ran at the same time, by the notes of when they began and ended."""
     spans = [value.split() for value in Handled.objects.values_list("value", flat=True)]
@@ -131,6 +137,40 @@ def most_at_once(account: str) -> int:
         running += change
         most = max(most, running)
     return most
+
+
+def test_as_many_run_at_once_as_the_limit_says_and_the_next_one_waits(
+    use_tasks: Callable[..., Any], in_thread: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim has one task here: else the thread of the first one would have them all."""
+    work = use_tasks(QUEUES=["default"])
+    SystemConfig.objects.create(name="consumerBatchSize", value=1)
+    monkeypatch.setattr(slots, "WAIT", (0.0, 0.0))
+    inside, end = threading.Semaphore(0), threading.Event()
+
+    def stay() -> None:
+        inside.release()
+        assert end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(work, "while_in_two_at_once", stay)
+    results = [work.two_at_once.enqueue() for _task in range(3)]
+    done = [in_thread(drain) for _worker in range(2)]
+    try:
+        assert inside.acquire(timeout=PATIENCE_SECONDS)
+        assert inside.acquire(timeout=PATIENCE_SECONDS)
+        assert TaskSlot.objects.exclude(token=0).count() == 2
+        in_thread(work_once).result(PATIENCE_SECONDS)
+        assert not inside.acquire(blocking=False)
+        assert TaskRun.objects.filter(status="RUNNING").count() == 2
+    finally:
+        end.set()
+    for one in done:
+        one.result(PATIENCE_SECONDS)
+    while RetryMessage.objects.exists():
+        drain()
+    for result in results:
+        result.refresh()
+        assert (result.status, result.attempts) == ("SUCCESSFUL", 1)
 
 
 @pytest.mark.mysql

@@ -183,6 +183,16 @@ def alone_and_dies(marker: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def while_in_two_at_once() -> None:
+    """Stands for what such a task does."""
+
+
+@task
+@options(limit=2, max_attempts=5, backoff=0)
+def two_at_once() -> None:
+    while_in_two_at_once()
+
+
 def while_in_brief() -> None:
     """Stands for what a brief task does."""
 
@@ -191,3 +201,11 @@ def while_in_brief() -> None:
 @options(timeout=600)
 def brief() -> None:
     while_in_brief()
+
+
+@task
+@options(max_attempts=1000, backoff=0)
+def begin_and_end(number: int) -> None:
+    note.func(f"begin {number}")
+    time.sleep(0.01)
+    note.func(f"end {number}")

@@ -94,4 +94,34 @@ TASKS = [
         "task = self.task()",
         f"{TESTS}/test_schedules.py::test_a_tick_is_sent_before_its_time_and_runs_at_it",
     ),
+    Mutant(
+        "a-timeout-of-a-task-without-effect",
+        "streams/process/shared/in_flight.py",
+        "calls.given_up or calls.overdue or ",
+        "calls.given_up or ",
+        f"{TESTS}/test_timing.py"
+        "::test_the_process_of_a_task_that_takes_longer_than_its_timeout_ends",
+    ),
+    Mutant(
+        "a-rate-of-no-queue",
+        f"{HERE}/queues.py",
+        '                rate=backend.known.for_queue("rate", queue),\n',
+        "",
+        f"{TESTS}/test_timing.py::test_a_rate_is_that_of_the_group_of_its_queue",
+    ),
+    Mutant(
+        "a-schedule-runs-again-for-one-preview",
+        f"{HERE}/acts.py",
+        'rows.update(runs=F("runs") + 1)',
+        "rows.exists()",
+        f"{TESTS}/test_operating.py::test_a_schedule_runs_now_once_for_each_preview",
+    ),
+    Mutant(
+        "a-task-runs-without-a-slot",
+        f"{HERE}/slots.py",
+        "        return self.held\n",
+        "        return True\n",
+        f"{TESTS}/test_limits.py"
+        "::test_as_many_run_at_once_as_the_limit_says_and_the_next_one_waits",
+    ),
 ]
