@@ -25,6 +25,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 - Django's name
 from django.db import DatabaseError, connections, router
 
+from streams.celery.alias import configured, is_broker
 from streams.celery.naming import Naming
 from streams.conf import DEFAULTS, Settings, load, settings, working_on
 from streams.consume.middleware import middleware
@@ -357,17 +358,11 @@ def _driver() -> Iterator[CheckMessage]:
 
 def _broker() -> Iterator[CheckMessage]:
     """Yield an error if Celery's broker is EMS, on a database or with options that it cannot be."""
-    url = getattr(django_settings, "CELERY_BROKER_URL", None)
-    options = getattr(django_settings, "CELERY_BROKER_TRANSPORT_OPTIONS", None)
-    if "celery" in sys.modules:  # its configuration may not be in Django's settings
-        from celery import current_app
-
-        url = url or current_app.conf.broker_url
-        options = options or current_app.conf.broker_transport_options
-    if not isinstance(url, str) or not url.startswith("ems:"):
+    if not is_broker():
         return
+    url, options = configured()
     try:
-        Naming.of(urlsplit(url).hostname, options or {})
+        Naming.of(urlsplit(url).hostname, options)
     except ConfigurationError as error:
         yield Error(
             f"Celery cannot have EMS as its broker: {error}",

@@ -46,6 +46,19 @@ def add_alias() -> None:
         sys.meta_path.insert(0, _OnImport())
 
 
+def configured() -> tuple[Any, Any]:
+    """Return the URL of Celery's broker and its transport options: of the settings, or Celery's."""
+    url = getattr(settings, "CELERY_BROKER_URL", None)
+    options = getattr(settings, "CELERY_BROKER_TRANSPORT_OPTIONS", None)
+    if "celery" in sys.modules:  # its configuration may not be in Django's settings
+        from celery import current_app
+
+        url = url or current_app.conf.broker_url
+        options = options or current_app.conf.broker_transport_options
+    return url, options or {}
+
+
 def is_broker() -> bool:
-    """Tell whether the settings name EMS as Celery's broker."""
-    return str(getattr(settings, "CELERY_BROKER_URL", "") or "").startswith("ems:")
+    """Tell whether EMS is Celery's broker."""
+    url, _options = configured()
+    return isinstance(url, str) and url.startswith("ems:")

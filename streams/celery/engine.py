@@ -119,7 +119,7 @@ class Engine:
         self._woken = self._stopping = self._hungry = False
         self._asked: deque[Callable[[], None]] = deque()
         self._outgoing: deque[Outgoing] = deque(maxlen=MOST_OUTGOING)
-        self._file: ProgressFile | NoFile = NoFile()
+        self._file: ProgressFile | NoFile | None = None
         self._threads: list[threading.Thread] = []
         self._poller = Poller(self.using)
         self._listener: Listener | None = None
@@ -314,7 +314,8 @@ class Engine:
         return supplies
 
     def _register(self) -> None:
-        self._file = opened(self.using, MOST)
+        if self._file is None:  # an earlier try may have failed after this
+            self._file = opened(self.using, MOST)
         client = Client([], self.using, self._file.name)
         client.register()
         self.hands = Hands(self.using, self._file)
@@ -411,7 +412,8 @@ class Engine:
         hands.flush()
         hands.give_back()
         client.deregister()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         return 0.0
 
     # -- the thread that looks after what others have left --

@@ -29,6 +29,6 @@ def _give(job: Any, process: Any) -> None:
 
 def listen() -> None:
     """Let the jobs of this process's pool tell it."""
-    from billiard.pool import ApplyResult
+    from billiard.pool import ApplyResult  # type: ignore[import-untyped]
 
     setattr(ApplyResult, _GIVEN_TO, property(_given_to, _give))

@@ -99,7 +99,7 @@ def repeated(marks: Marks) -> int:
 
 
 @pytest.mark.every_database
-@some(2, 40)
+@some(1, 100)
 def test_the_main_process_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
     """Of each process of the pool one task is repeated; what had not begun spends no attempt."""
     names: set[str] = set()
@@ -154,7 +154,7 @@ def test_no_task_stays_in_the_worker_when_there_is_no_other_to_fetch(
     assert repeated(marks) == 0
 
 
-@some(2, 40)
+@some(2, 100)
 def test_a_process_of_the_pool_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
     child = pool.worker("-c", "2")
     names: set[str] = set()
@@ -186,6 +186,7 @@ def test_a_task_that_kills_its_worker_is_dead_after_its_retries(pool: Pool, mark
     assert marks.times() == {"deadly": 2} | dict.fromkeys(names, 1)
 
 
+@pytest.mark.exhaustive  # the pool waits ten seconds for what a dead process may have said
 @pytest.mark.usefixtures("one_retry")
 def test_a_task_that_kills_its_process_is_dead_after_its_retries(pool: Pool, marks: Marks) -> None:
     child = pool.worker("-c", "1")
@@ -257,7 +258,7 @@ def test_a_worker_ends_in_seconds_while_the_database_is_away(
     child.wait()  # with a limit: without one in the worker it would never end
 
 
-@pytest.mark.parametrize("pool_of", ["solo", "threads"])
+@pytest.mark.parametrize("pool_of", ["threads", pytest.param("solo", marks=pytest.mark.exhaustive)])
 def test_other_pools_are_killed(pool: Pool, marks: Marks, pool_of: str) -> None:
     names = send(40)
     child = pool.worker("-P", pool_of, "-c", "2")
@@ -271,7 +272,7 @@ def test_other_pools_are_killed(pool: Pool, marks: Marks, pool_of: str) -> None:
 
 
 def test_what_a_worker_gives_back_at_its_end_has_spent_no_attempt(pool: Pool, marks: Marks) -> None:
-    names = send(40, 0.3)
+    names = send(12, 0.3)
     child = pool.worker("-c", "1")
     wait_for(lambda: marks.lines(), child.text)
     child.terminate()

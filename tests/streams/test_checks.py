@@ -18,6 +18,7 @@ from django.db import OperationalError, connection, connections
 from pytest_django import Settings
 
 from streams import Outgoing, checks, consumer, runtime_settings, send_many
+from streams.celery.alias import is_broker
 from streams.checks import check_database, check_deployment, check_settings
 from streams.consume import registry
 from streams.consume.subscription import subscribe
@@ -289,6 +290,7 @@ def test_a_broker_that_is_configured_elsewhere_is_seen_too() -> None:
     try:
         celery.Celery("host", broker="ems://nowhere").set_current()
         assert "nowhere" in str(only(check_settings(), "ems.E015").msg)
+        assert is_broker()
     finally:
         before.set_current()
 

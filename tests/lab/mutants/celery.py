@@ -10,6 +10,7 @@ EXPIRE = "streams/consume/outcome/expire.py"
 RECOVERY = "streams/deliver/recovery.py"
 SETTLE = "streams/consume/outcome/settle.py"
 REVOKE = "streams/operate/revoke.py"
+ENGINE = "streams/celery/engine.py"
 CHANNEL = "streams/celery/channel.py"
 ENVELOPE = "streams/celery/envelope.py"
 TRANSPORT = "streams/celery/transport.py"
@@ -109,5 +110,19 @@ CELERY = [
         "        if intake.buffer:",
         "        if False:",
         f"{FAULTS}::test_no_task_stays_in_the_worker_when_there_is_no_other_to_fetch",
+    ),
+    Mutant(
+        "a-failed-look-whose-claim-nobody-has",
+        ENGINE,
+        "        self._unsure = True\n",
+        "",
+        f"{BROKER}::test_a_claim_that_failed_before_its_messages_were_read_is_made_again",
+    ),
+    Mutant(
+        "a-task-of-the-pool-that-is-not-noted",
+        TRANSPORT,
+        "        handovers.listen()\n",
+        "",
+        f"{FAULTS}::test_a_task_that_kills_its_worker_is_dead_after_its_retries",
     ),
 ]
