@@ -473,8 +473,8 @@ def _must(server: Server) -> Iterator[CheckMessage]:
         yield Warning(
             f"The server of {server.alias!r} is {server.name}, on which EMS is not tested.",
             hint=(
-                f"EMS is tested on {known}, and uses nothing that {text(known.oldest)} does not have."
-                " Try your own tests on it, or upgrade the server."
+                f"EMS is tested on {known}, and uses nothing that {text(known.oldest)} does not"
+                " have. Try your own tests on it, or upgrade the server."
             ),
             id="ems.W040",
         )
