@@ -457,20 +457,20 @@ def _must(server: Server) -> Iterator[CheckMessage]:
             id="ems.E013",
         )
         return
-    kind = MARIADB if server.is_mariadb else MYSQL
-    if server.version < kind.oldest:
+    known = MARIADB if server.is_mariadb else MYSQL
+    if server.version < known.oldest:
         needed = " or ".join(f"{one.name} {text(one.oldest)}" for one in KINDS)
         yield Error(
             f"The server of {server.alias!r} is {server.name}.",
             hint=f"EMS needs {needed}: FOR UPDATE SKIP LOCKED.",
             id="ems.E003",
         )
-    elif kind.is_untested(server.version):
+    elif known.is_untested(server.version):
         yield Warning(
             f"The server of {server.alias!r} is {server.name}, on which EMS is not tested.",
             hint=(
-                f"EMS is tested on {kind}, and uses nothing that {text(kind.oldest)} does not have."
-                " Try your own tests on it, or upgrade the server."
+                f"EMS is tested on {known}, and uses nothing that {text(known.oldest)} does not"
+                " have. Try your own tests on it, or upgrade the server."
             ),
             id="ems.W040",
         )

@@ -165,12 +165,10 @@ class StreamsAdmin(OnItsDatabase, admin.ModelAdmin):  # type: ignore[type-arg]  
         # the acts (see ``verbs``), so there it gets only actions that are meant for that page.
         if IS_POPUP_VAR in request.GET:
             return {}
-        if action_location is None:
-            given = super().get_actions(request)
-        else:
-            given = super().get_actions(request, action_location=action_location)
-            if action_location.name != "CHANGE_LIST":
-                return given
+        place = {} if action_location is None else {"action_location": action_location}
+        given: dict[str, Any] = super().get_actions(request, **place)
+        if action_location is not None and action_location.name != "CHANGE_LIST":
+            return given
         return {**acts.actions(self.model, request.user), **given}
 
     def possible_verbs(self, row: Any) -> Mapping[str, Any]:

@@ -129,7 +129,7 @@ def simplified(text: str) -> str:
     text = re.sub(r"\bworker-\d\b", "worker-N", text)
     text = re.sub(r"\d+:\d\d:\d\d", "TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
-    text = re.sub(r"\b[\d.]+ s\b", "SECONDS", text)
+    text = re.sub(r"\b(\d+ min )?[\d.]+ s\b", "SECONDS", text)
     return re.sub(r"[ \t]+", " ", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip()
 
 

@@ -14,7 +14,7 @@ VERSIONS = [
     Mutant(
         "an-untested-server-not-told",
         "streams/checks.py",
-        "    elif kind.is_untested(server.version):\n",
+        "    elif known.is_untested(server.version):\n",
         "    elif False:\n",
         SERVERS,
         "mysql",
