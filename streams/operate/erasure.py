@@ -77,7 +77,7 @@ class DataSubject:
         if (row.headers or {}).get(ERASED):
             return False
         if self.key is not None:
-            return row.key == self.key
+            return bool(row.key == self.key)
         raw = row.readable_body()
         if raw is None or row.body_type != bodies.JSON:
             return False

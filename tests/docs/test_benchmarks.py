@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.documents import DOCS
 from tests.lab.benchmarks import __main__ as benchmarks
-from tests.lab.benchmarks import kept, pictures, plan, tables
+from tests.lab.benchmarks import kept, pictures, plan, server, tables
 from tests.lab.benchmarks.charts import charts
 from tests.lab.benchmarks.consume.bounds import BOUNDS
 from tests.lab.benchmarks.consume.cost import commits_that_write, far_behind
@@ -220,7 +220,7 @@ def test_a_section_that_fails_is_named_and_the_others_are_measured_and_kept(
     found = {name: SimpleNamespace(figures=one) for name, one in modules.items()}
     monkeypatch.setattr(benchmarks, "import_module", found.__getitem__)
     monkeypatch.setattr(benchmarks, "_about", lambda kind: {"server": "none"})
-    monkeypatch.setattr(benchmarks.server, "database", lambda kind: nullcontext())
+    monkeypatch.setattr(server, "database", lambda kind: nullcontext())
     monkeypatch.setattr(kept, "DATA", tmp_path / "data")
     monkeypatch.setattr(kept, "LAST", tmp_path / "cache" / "last.json")
     monkeypatch.setattr("sys.argv", ["benchmarks", "a", "b", "--keep"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from streams.sizing import costs as package
 from streams.sizing.plan import Wish, plan
-from tests.lab.benchmarks.figures import number
+from tests.lab.benchmarks.figures import Value, number
 from tests.lab.benchmarks.kept import kept
 from tests.lab.benchmarks.sending import A_CALL
 from tests.lab.benchmarks.tables import markdown
@@ -98,7 +98,7 @@ def together() -> str:
     all_, parts = found.together, found.server
     alone = parts.send + parts.sequence + all_.groups * parts.one + parts.purge
     senders, consumers = all_.senders / found.sender_factor, all_.consumers / found.consumer_factor
-    lines = [
+    lines: list[list[Value]] = [
         ["server", alone, all_.server, found.server_factor],
         ["senders", senders, all_.senders, found.sender_factor],
         ["consumers", consumers, all_.consumers, found.consumer_factor],
