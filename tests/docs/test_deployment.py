@@ -137,7 +137,7 @@ def test_systemd_finds_nothing_wrong_in_the_unit(tmp_path: Path) -> None:
     # The program and the account are those of the reader.
     text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit(), flags=re.MULTILINE)
     file.write_text(text.replace("User=shop", "User=root"))
-    words = ["systemd-analyze", "verify", "--man=no", file]
+    words = ["systemd-analyze", "verify", "--man=no", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     wrong = [line for line in (done.stdout + done.stderr).splitlines() if file.name in line]
     assert not wrong

@@ -139,7 +139,8 @@ def test_spark_reads_and_notes_where_it_is_with_its_rights_alone(
     send("orders", "one")
     sequence("default")
     as_spark = account("ems_spark", str(connection.settings_dict["NAME"]))
-    url = urlsplit(*as_spark.values())
+    (address,) = as_spark.values()
+    url = urlsplit(address)
     given = {**connection.settings_dict, "USER": url.username, "PASSWORD": url.password}
     file = tmp_path / "ems.cnf"
     file.touch(mode=0o600)

@@ -49,7 +49,12 @@ def test_the_process_of_a_task_that_takes_longer_than_its_timeout_ends(
     """Its lease lasts as long as that of its queue, so nobody runs the task beside it."""
     work = use_tasks(QUEUES=["default"], OPTIONS={"timeout": 1800})
     began, end = threading.Event(), threading.Event()
-    monkeypatch.setattr(work, "while_in_brief", lambda: began.set() or end.wait(PATIENCE_SECONDS))
+
+    def hang() -> None:
+        began.set()
+        end.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(work, "while_in_brief", hang)
     result = work.brief.enqueue()
     sequence("default")
     process = Process("tasks")
