@@ -299,9 +299,18 @@ SEQUENCE = [
     Mutant(
         "due-read-waits-for-locks",
         "streams/database/sql/sequence.py",
-        '    " {skip_locked}"\n',
-        '    " FOR UPDATE"\n',
+        "WHERE `id` IN (%s) AND `offset` IS NULL {skip_locked}",
+        "WHERE `id` IN (%s) AND `offset` IS NULL FOR UPDATE",
         f"{SEQUENCING}::test_a_delayed_message_that_somebody_holds_does_not_stop_the_partition",
+        "mysql",
+    ),
+    Mutant(
+        "no-look-behind-a-pass-of-locked-ones",
+        "streams/log/sequencer.py",
+        "if len(locked) < len(found) == DUE_PER_PASS:",
+        "if False:",
+        "tests/guarantees/test_cancel.py"
+        "::test_as_many_cancels_as_a_pass_has_messages_keep_no_other_waiting",
         "mysql",
     ),
     Mutant(
@@ -591,8 +600,8 @@ LEASES = [
     Mutant(
         "suspect-after-one-death",
         "streams/consume/outcome/expire.py",
-        " and _died_before(delivery) is not None\n    return Again",
-        "\n    return Again",
+        "again = known and _died_before(delivery, offset) is not None",
+        "again = known",
         "tests/guarantees/test_suspects.py::test_one_death_makes_no_suspect_of_what_ran_by_itself",
     ),
     Mutant(
