@@ -24,7 +24,7 @@ from sparkjobs.instants import instant, minute_of, now
 from sparkjobs.lock import alone
 from sparkjobs.rollup.again import Past, stretches
 from sparkjobs.rollup.arrow import ArrowRows
-from sparkjobs.rollup.claims import LATE, LONG, ids_between, messages_between
+from sparkjobs.rollup.claims import LATE, LONG, ended_between, ids_between, messages_between
 from sparkjobs.rollup.figures import (
     MESSAGES_OF_LATENCY,
     MINUTE,
@@ -219,7 +219,9 @@ class ConsumptionReader:
             "start": str(first),
             "end": str(end),
         }
-        log = here.load(self.spark, only(DELIVERIES, *OF_DELIVERIES), options, end - first)
+        # One more than a few: it matters only whether there are more.
+        ended = ended_between(self.connection, (first, end), since, until, here.FEW + 1)
+        log = here.load(self.spark, only(DELIVERIES, *OF_DELIVERIES), options, ended)
         far = [id_ for id_ in long if not first <= id_ < end]
         if more := [row for id_ in far for row in self._delivery(id_)]:
             log = log.unionByName(

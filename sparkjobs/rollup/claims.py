@@ -43,6 +43,22 @@ def messages_between(connection: Connection, since: datetime, until: datetime) -
     return int(messages)
 
 
+def ended_between(
+    connection: Connection, ids: tuple[int, int], since: datetime, until: datetime, most: int
+) -> int:
+    """Return how many deliveries among the ids first … end - 1 ended in this time, up to ``most``.
+
+    The ids say too much: they are of an hour, and a server may give out only each third one.
+    """
+    ((ended,),) = fetch(
+        connection,
+        "SELECT COUNT(*) FROM (SELECT 1 FROM `ems_topic_group_log` WHERE `id` >= %s AND `id` < %s"
+        " AND `finished_at` >= %s AND `finished_at` < %s LIMIT %s) AS `ended`",
+        [*ids, stored(since), stored(until), most],
+    )
+    return int(ended)
+
+
 def _first_claimed(connection: Connection, moment: datetime) -> int:
     """Return the first id that was claimed at ``moment`` or later, or one that no row has yet.
 

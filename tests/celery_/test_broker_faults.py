@@ -98,7 +98,6 @@ def repeated(marks: Marks) -> int:
     return sum(times - 1 for times in marks.times().values())
 
 
-@pytest.mark.every_database
 @some(1, 100)
 def test_the_main_process_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
     """Of each process of the pool one task is repeated; what had not begun spends no attempt."""
@@ -195,7 +194,8 @@ def test_a_task_that_kills_its_process_is_dead_after_its_retries(pool: Pool, mar
     assert marks.times() == {"deadly": 2}
 
 
-@some(1, 5)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("faults", [5])
 def test_a_frozen_worker_loses_what_it_has_and_runs_no_more_of_it(
     pool: Pool, marks: Marks, faults: int
 ) -> None:
@@ -246,6 +246,7 @@ def test_while_the_database_is_away_the_worker_waits(
     child.succeed()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 def test_a_worker_ends_in_seconds_while_the_database_is_away(
     spawn: Spawn, marks: Marks, relay: Relay, vendor: str
@@ -258,7 +259,8 @@ def test_a_worker_ends_in_seconds_while_the_database_is_away(
     child.wait()  # with a limit: without one in the worker it would never end
 
 
-@pytest.mark.parametrize("pool_of", ["threads", pytest.param("solo", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("pool_of", ["threads", "solo"])
 def test_other_pools_are_killed(pool: Pool, marks: Marks, pool_of: str) -> None:
     names = send(40)
     child = pool.worker("-P", pool_of, "-c", "2")

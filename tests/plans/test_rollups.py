@@ -37,6 +37,7 @@ def test_the_window_of_the_consumption_is_found_by_index(
         claims.ids_between(opened, now, now)
         claims.claimed_since(opened, now)
         claims.messages_between(opened, now, now)
+        claims.ended_between(opened, (1, 2), now, now, 10)
         letters.counted_letters(opened, now + timedelta(minutes=1), now + timedelta(minutes=2))
         remembered.look(opened, now)
         remembered.long_ones(opened, (1, 2))
