@@ -61,6 +61,7 @@ def test_from_the_index_one_click_leads_to_what_blocks_a_group_and_another_skips
     assert Cursor.objects.get(pk=cursor.pk).attempt == 1
 
 
+@pytest.mark.exhaustive
 def test_a_call_that_hangs_is_marked_long_before_its_timeout(trouble: Tab) -> None:
     trouble.click(f"{BOX} a:has-text('billing on orders: for')")
     assert trouble.text("#clients .ems-state-warning").lower() == "slow"

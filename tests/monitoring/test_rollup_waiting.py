@@ -66,7 +66,7 @@ def test_what_is_neither_done_nor_failed_comes_again_with_its_attempt_unspent(
     sent("bacpa")
     drain()
     assert len(done) == consumed(connection) == 4
-    assert sum(map(len, found(connection).values())) == 7
+    assert sum(map(len, found(connection).values())) == 8
     advance(timedelta(minutes=1))
     drain()  # they fail again, and those behind them have not had a call
     assert len(done) == consumed(connection) == 4
@@ -76,7 +76,7 @@ def test_what_is_neither_done_nor_failed_comes_again_with_its_attempt_unspent(
         drain()
     assert not RetryMessage.objects.exists()
     assert len(done) == len(set(done)) == consumed(connection) == 13
-    assert sum(map(len, found(connection).values())) == 7
+    assert sum(map(len, found(connection).values())) == 8
 
 
 def test_what_waits_for_the_rate_of_its_key_is_not_done(

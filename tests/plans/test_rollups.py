@@ -29,7 +29,7 @@ def test_the_window_of_the_consumption_is_found_by_index(
     for module in (claims, letters, remembered, waiting):
         monkeypatch.setattr(module, "fetch", fetch)
     monkeypatch.setattr(letters, "stream", lambda *asked: [fetch(*asked)])
-    for module in (letters, remembered):
+    for module in (letters, remembered, waiting):
         monkeypatch.setattr(module, "vendor_of", lambda opened: "mysql")
     now = datetime.now(UTC)
     opened: Any = None
