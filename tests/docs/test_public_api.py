@@ -23,7 +23,12 @@ INSIDE = ("about", "contributing", "decisions")
 # Modules of which all names are public, or those that another page lists.
 WHOLE = {"streams.errors", "streams.signals", "streams.contrib.tasks.compat"}
 # What an extra brings.
-NEEDS = {"sparkjobs.session": "pyspark", "sparkjobs.lake.reading": "pyspark"}
+NEEDS = {
+    **dict.fromkeys(
+        ("sparkjobs.session", "sparkjobs.lake.reading", "sparkjobs.source.schemas"), "pyspark"
+    ),
+    "sparkjobs.archive.ledger": "pyarrow",
+}
 
 
 def imported() -> Iterator[tuple[str, str]]:
