@@ -144,6 +144,7 @@ def test_a_task_whose_result_was_read_is_not_repeated(
     assert repeated(marks) == 0
 
 
+@pytest.mark.exhaustive
 def test_no_task_stays_in_the_worker_when_there_is_no_other_to_fetch(
     pool: Pool, marks: Marks
 ) -> None:
@@ -273,6 +274,7 @@ def test_other_pools_are_killed(pool: Pool, marks: Marks, pool_of: str) -> None:
     child.succeed()
 
 
+@pytest.mark.exhaustive
 def test_what_a_worker_gives_back_at_its_end_has_spent_no_attempt(pool: Pool, marks: Marks) -> None:
     names = send(12, 0.3)
     child = pool.worker("-c", "1")
