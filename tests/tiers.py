@@ -62,7 +62,8 @@ ONE_IS_ENOUGH = {
     "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,  # its kills
     "commands": ON_ANY,  # words around the same verbs
     "commands/test_stress.py": ON_THE_IDLER_SERVER,
-    "contract": ON_A_SERVER,  # the faces of verbs that have tests of their own
+    "contract": ON_THE_IDLEST,  # the faces of verbs that have tests of their own
+    "contract/test_lost_replies.py": ON_A_SERVER,
     "demo": ON_ANY,  # brings a SQLite of its own
     "docs": ON_ANY,  # what the pages say
     "e2e": ON_ANY,  # so do the host projects
@@ -78,6 +79,13 @@ ONE_IS_ENOUGH = {
     # Pages, alarms and words over figures that have tests of their own, and plans on every server.
     "metrics": ON_THE_IDLER_SERVER,
     "monitoring": ON_THE_IDLER_SERVER,
+    # Tasks over sends, claims and outcomes that have tests on every database; kills on a server.
+    "tasks_": ON_THE_IDLEST,
+    **{
+        f"tasks_/test_{name}.py": ON_A_SERVER
+        for name in ("batches", "cancel", "kills", "limits", "schedules", "unique")
+    },
+    "guarantees/test_resource_away.py": ON_THE_IDLER_SERVER,
     "runtime": ON_A_SERVER,  # threads, signals and children
     # Of Spark's, each test reads one database; the plans of what the source reads are in plans/.
     "spark": ON_THE_IDLER_SERVER,  # all on one, since Java takes long to start
