@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from streams.api import ReceivedMessage
 from streams.conf import CLAIM_BYTES
 from streams.consume.calling import HandlerCaller
-from streams.consume.outcome.any_order import Ends, settle_any_order
+from streams.consume.outcome.any_order import Ends, offsets_of, settle_any_order
 from streams.consume.outcome.failure import Failure
 from streams.consume.outcome.settle import Settlement
 from streams.deliver.calls import CHECKPOINT_SECONDS
@@ -180,7 +180,7 @@ class LaneHandling(Handling):
         delivery, first = self.delivery, self.delivery.first_offset
         stop = first + self._begun_bits.bit_length() if early else delivery.last_offset + 1
         if stop > delivery.progress:
-            begun = {at for at in delivery.offsets if self._begun_bits >> (at - first) & 1}
+            begun = offsets_of(self._begun_bits, first)
             rest = not_begun(delivery, begun, stop, self._reading.left_out)
             self.settle(stop, [*self._failures, *rest])
         if delivery.progress <= delivery.last_offset:

@@ -18,7 +18,7 @@ from streams.consume.limits import (
     known_max_retries,
     limits,
 )
-from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
+from streams.consume.outcome.any_order import Ends, bits, offsets_of, settle_any_order, split
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.failure import Failure, Judged
 from streams.consume.outcome.settle import Settlement, keep_below, release
@@ -115,7 +115,7 @@ def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:
     begun = noted.begun or frozenset()
     delivery.settled = bits(noted.done, delivery.first_offset) | (delivery.settled or 0)
     delivery.in_lanes = True
-    done = {at for at in delivery.offsets if delivery.settled >> (at - delivery.first_offset) & 1}
+    done = offsets_of(delivery.settled, delivery.first_offset)
     stop = max([delivery.progress - 1, *begun]) + 1
     ran = [at for at in begun - done if at >= delivery.progress]
     found.released = delivery.last_offset + 1 - stop

@@ -56,6 +56,11 @@ def bits(offsets: Collection[int], first: int) -> int:
     return sum(1 << (offset - first) for offset in offsets)
 
 
+def offsets_of(marks: int, first: int) -> set[int]:
+    """Return the offsets whose bits ``marks`` has, of a delivery that begins at ``first``."""
+    return {first + at for at in range(marks.bit_length()) if marks >> at & 1}
+
+
 @observed(SETTLE)
 def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
     """Record what is settled of these deliveries, in one statement; return those that are lost.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.db.models import F, Q
 
 from streams.consume.outcome import backoff
-from streams.consume.outcome.any_order import split
+from streams.consume.outcome.any_order import offsets_of, split
 from streams.consume.outcome.failure import CallGivenUp, Failure, Judged, NotBegun, ProcessDied
 from streams.consume.outcome.parking import parking
 from streams.consume.outcome.settle import (
@@ -181,11 +181,8 @@ def _expire_lanes(
     )
     # The start of a last attempt is on record. If max_retries was lowered meanwhile, there is none.
     spends = not delivery.counts_starts(is_last=is_last)
-    done = {
-        at
-        for at in delivery.offsets
-        if at < delivery.progress or (delivery.settled or 0) >> (at - delivery.first_offset) & 1
-    } | set(passed)
+    first = delivery.first_offset
+    done = {*range(first, delivery.progress), *offsets_of(delivery.settled or 0, first), *passed}
     stop = max([delivery.progress - 1, *(done if begun is None else begun)]) + 1
     parks = _parked(delivery, stop)
     judged: list[Judged] = []
