@@ -26,8 +26,6 @@ HOT_KEYS = 20
 WIDTH = 100
 # The error of a delivery that the sweep has expired begins with this.
 PROCESS_DIED = "ProcessDied"
-# The class of error of what the handler wants to see later: nothing has failed.
-POSTPONED = "Postpone"
 # What a delivery of several offsets has noted: the offsets that failed, by the text of the error.
 ERRORS = "map<string, array<long>>"
 # In characters: what the tables keep of the name of a class of error.
@@ -69,7 +67,7 @@ def consumption(deliveries: DataFrame) -> DataFrame:
             f.count("*").alias("deliveries"),
             # Never below 0: a final failure whose body is gone counts as failed and as missing.
             f.sum(f.greatest(settled - not_done, f.lit(0))).alias("consumed"),
-            f.sum(f.col("failed") - _postponed()).alias("failed"),
+            f.sum("failed").alias("failed"),
             f.sum(was_retry.cast("long")).alias("retried"),
             f.sum("dead").alias("dead"),
             f.sum(_lost()).alias("lost"),
@@ -194,13 +192,13 @@ def error_classes(deliveries: DataFrame, letters: DataFrame) -> DataFrame:
 
     What a delivery has lost, and failures that it has not noted, count for its last error.
     ``letters`` are dead letters, counted by their own classes (LETTERS in rollup/letters.py).
-    Only the name is used, since only letters have the module. What was postponed is left out.
+    Only the name is used, since only letters have the module.
     """
     failed = (
         _ended(deliveries)
         .where(f.col("failed") + _lost() > 0)
         .select("group_id", _minute("finished_at"), f.explode(_by_error()).alias("one"))
-        .where((f.col("one.failed") > 0) & ~_is_postponed(f.col("one")))
+        .where("one.failed > 0")
         .select(
             *("group_id", "minute"),
             _class(f.substring_index("one.text", ":", 1)),
@@ -281,17 +279,6 @@ def _by_error() -> Column:
         f.col("error").alias("text"), (f.col("failed") + _lost() - count).alias("failed")
     )
     return f.concat(by_error, f.array(rest))
-
-
-def _postponed() -> Column:
-    """Return how many of the failed messages were postponed."""
-    return f.when(f.col("failed") > 0, _sum(f.filter(_by_error(), _is_postponed))).otherwise(
-        f.lit(0)
-    )
-
-
-def _is_postponed(one: Column) -> Column:
-    return f.substring_index(one["text"], ":", 1) == POSTPONED
 
 
 def _sum(by_error: Column) -> Column:

@@ -1,7 +1,8 @@
 """Finds what deliveries have neither done nor failed: what waits for its key or rate, or longer.
 
 A delivery of several offsets says neither which of them these were, nor how many. But each comes
-again with its attempt unspent: it is a retry now, or a later delivery has had this retry.
+again with its attempt unspent: it is a retry now, or a later delivery has had this retry. In an
+ordered group the last one may have blocked the cursor instead: it is the next claim, or was one.
 """
 
 from __future__ import annotations
@@ -32,24 +33,29 @@ def waiting(
     """
     deliveries = fetch(
         connection,
-        "SELECT `id`, `group_id`, `partition_id`, `first_offset`, `progress`, `attempt`, `errors`"
-        " FROM `ems_topic_group_log` WHERE `id` >= %s AND `id` < %s AND `state` = 'RETRY'"
-        " AND `first_offset` < `last_offset` AND `first_offset` < `progress`"
+        "SELECT `id`, `group_id`, `partition_id`, `first_offset`, `progress`, `attempt`, `errors`,"
+        " `last_offset` FROM `ems_topic_group_log` WHERE `id` >= %s AND `id` < %s"
+        " AND `state` = 'RETRY' AND `first_offset` < `last_offset` AND `first_offset` < `progress`"
         " AND `finished_at` >= %s AND `finished_at` < %s",
         [*ids, stored(since), stored(until)],
     )
-    places: dict[tuple[int, int], list[tuple[int, range, int, str | None]]] = {}
-    for id_, group, partition, first, end, attempt, errors in deliveries:
-        places.setdefault((group, partition), []).append((id_, range(first, end), attempt, errors))
+    places: dict[tuple[int, int], list[tuple[int, range, int, str | None, int]]] = {}
+    for id_, group, partition, first, end, attempt, errors, last in deliveries:
+        one = id_, range(first, end), attempt, errors, last
+        places.setdefault((group, partition), []).append(one)
+    ordered = {id_ for (id_,) in fetch(connection, "SELECT `id` FROM `ems_group` WHERE `ordered`")}
     found = []
     for place, of_place in places.items():
         first = min(offsets.start for _id, offsets, *_rest in of_place)
         end = max(offsets.stop for _id, offsets, *_rest in of_place)
         again = _again(connection, place, first, end)
-        for id_, offsets, attempt, errors in of_place:
+        blocks = _blocks(connection, place, first, end) if place[0] in ordered else {}
+        for id_, offsets, attempt, errors, last in of_place:
             failed = {at for some in json.loads(errors or "{}").values() for at in some}
-            waits = [at for at in offsets if again.get((at, attempt), 0) > id_ and at not in failed]
-            if waits:
+            newest = {at: again.get((at, attempt), 0) for at in offsets if at not in failed}
+            if last in newest:
+                newest[last] = max(newest[last], blocks.get((last, attempt), 0))
+            if waits := [at for at, newer in newest.items() if newer > id_]:
                 found.append((id_, waits))
     return found
 
@@ -73,3 +79,23 @@ def _again(connection: Connection, place: tuple[int, int], first: int, end: int)
     )
     found = {(offset, attempt): id_ for offset, attempt, id_ in claimed}
     return found | dict.fromkeys(waiting, sys.maxsize)
+
+
+def _blocks(connection: Connection, place: tuple[int, int], first: int, end: int) -> Again:
+    """Return where claims of new messages begin, and where the cursor of the place is."""
+    where = "`group_id` = %s AND `partition_id` = %s"
+    # In this order: what is claimed in between was there at the first look.
+    at = fetch(
+        connection,
+        f"SELECT `next_offset`, `attempt` FROM `ems_cursor` WHERE {where}",  # noqa: S608
+        place,
+    )
+    claimed = fetch(
+        connection,
+        f"SELECT `first_offset`, `attempt`, MAX(`id`) FROM `ems_topic_group_log` WHERE {where}"  # noqa: S608
+        " AND `first_offset` >= %s AND `first_offset` < %s AND `kind` = 'new'"
+        " GROUP BY `first_offset`, `attempt`",
+        [*place, first, end],
+    )
+    found = {(offset, attempt): id_ for offset, attempt, id_ in claimed}
+    return found | dict.fromkeys(at, sys.maxsize)

@@ -109,7 +109,7 @@ def close(
         max_retries=limits.max_retries,
         retry=limits.retry,
         missing=len(gone),
-        passed=len(passed),
+        passed=passed,
         parks=parks.intersection(span) - passed,
         blocks=bool(blocking),
         running=running,

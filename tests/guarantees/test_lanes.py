@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ from streams.process.shared.progress_file import ProgressFile
 from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, MINUTE, Process
+from tests.faults import Once, statements
 from tests.hostapp.models import Handled
+from tests.proxy import Proxy
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -47,7 +50,9 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-Handler = Callable[[ReceivedMessage], None]
+COMMIT, SETTLE = b"COMMIT", b"UPDATE `ems_topic_group_log`"
+
+Handler = Callable[[ReceivedMessage], Any]
 
 
 def registered(handler: Handler, *, lanes: int = 4, **options: Any) -> None:
@@ -322,6 +327,114 @@ def test_a_reset_takes_a_claim_in_lanes_back() -> None:
     Process("mail").run_until_idle()
     assert noted("done") == dict.fromkeys(range(6), 1)
     assert not Delivery.objects.open().exists()
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("statement", [b"INSERT INTO `ems_topic_group_log`", COMMIT, SETTLE])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_no_call_is_repeated_whatever_reply_is_lost(
+    proxied: Proxy, fault: str, statement: bytes
+) -> None:
+    """COMMIT is that of the claim."""
+
+    def handle(message: ReceivedMessage) -> None:
+        note(message, "begun")
+        if message.body == "b0" and message.attempt == 1:
+            raise Retry(delay=60)
+
+    registered(handle, lanes=2)
+    sent("a0", "b0", "a1", "c0", "b1", "d0")
+    sequence("default")
+    process = Process("mail")
+
+    def arm(execute: Callable[[], Any]) -> Any:
+        done = execute()
+        getattr(proxied, fault)(COMMIT)
+        return done
+
+    if statement == COMMIT:
+        with statements(Once("INSERT INTO `ems_topic_group_log`", arm)):
+            process.run_until_idle()
+    else:
+        getattr(proxied, fault)(statement)
+        process.run_until_idle()
+    assert proxied.fired == [statement]
+    assert not Delivery.objects.open().exists()
+    assert waiting() == {1: (2, False), 4: (1, True)}
+    assert noted("begun") == {0: 1, 1: 1, 2: 1, 3: 1, 5: 1}
+    finish()
+    assert noted("begun") == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1}
+    assert audit("default") == []
+
+
+@pytest.mark.parametrize("batch", [None, 12])
+def test_what_a_group_does_not_want_waits_for_no_key(batch: int | None) -> None:
+    """Behind a message of its key that has failed in the same claim, it is passed over as ever."""
+    seen: list[str] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if message.body == "a2" and message.attempt == 1:
+            raise Retry(delay=60)
+
+    def handle_all(messages: Sequence[ReceivedMessage]) -> dict[ReceivedMessage, Exception]:
+        seen.extend(message.body for message in messages)
+        return {m: Retry(delay=60) for m in messages if m.body == "a2" and m.attempt == 1}
+
+    if batch:
+        registered(handle_all, lanes=1, batch=batch, tags=["paid"])
+    else:
+        registered(handle, tags=["paid"])
+    bodies = [f"{key}{n}" for n in range(6) for key in "ab"]
+    tags = {body: "paid" if body[1] in "024" else "sent" for body in bodies}
+    send_many([Outgoing("orders", body, key=body[0], tag=tag) for body, tag in tags.items()])
+    Process("mail").run_until_idle()
+    assert sorted(seen) == ["a0", "a2", *(["a4"] if batch else []), "b0", "b2", "b4"]
+    assert waiting() == {4: (2, False), 8: (1, True)}
+    advance(MINUTE)
+    Process("mail").run_until_idle()
+    assert [body for body in seen if body[0] == "a"][-2:] == ["a2", "a4"]
+    assert sum(row.passed for row in Delivery.objects.all()) == 6
+    assert not HeldKey.objects.exists()
+    assert audit("default") == []
+
+
+def test_coroutines_of_different_keys_run_side_by_side_in_lanes() -> None:
+    running: set[str] = set()
+    most: list[int] = []
+    seen: list[str] = []
+    together = threading.Barrier(3)
+
+    async def handle(message: ReceivedMessage) -> None:
+        assert message.body[0] not in running
+        running.add(message.body[0])
+        await asyncio.to_thread(together.wait, 20)
+        most.append(len(running))
+        seen.append(message.body)
+        await asyncio.to_thread(together.wait, 20)
+        running.discard(message.body[0])
+
+    registered(handle, lanes=3)
+    sent(*(f"{key}{n}" for n in range(4) for key in "abc"))
+    Process("mail").run_until_idle()
+    assert max(most) == 3
+    for key in "abc":
+        assert [body for body in seen if body[0] == key] == [f"{key}{n}" for n in range(4)]
+    assert not RetryMessage.objects.exists()
+    assert audit("default") == []
+
+
+def test_lanes_start_no_more_calls_than_the_rate_allows() -> None:
+    seen: list[str] = []
+    registered(lambda message: seen.append(message.body), rate="6/h", burst=3)
+    sent(*(f"{key}{n}" for n in range(4) for key in "abc"))
+    process = Process("mail")
+    process.run_until_idle()
+    # What has no start yet is given back as it was claimed.
+    assert 3 <= len(seen) <= 4
+    assert waiting() == {} or all(attempt == 1 for attempt, _parked in waiting().values())
+    assert not Delivery.objects.filter(failed__gt=0).exists()
     assert audit("default") == []
 
 

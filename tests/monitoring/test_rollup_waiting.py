@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -104,6 +104,34 @@ def test_what_waits_for_the_rate_of_its_key_is_not_done(
         KeyBucket.objects.update(next_slot=0, queued_until=0)
         advance(timedelta(days=1))
     assert sorted(done) == list(range(10))
+    assert found(connection)
+
+
+@pytest.mark.parametrize("ordered", [False, True, "key"])
+def test_what_was_postponed_is_not_done_also_if_it_blocks_its_group(
+    connection: Any, ordered: bool | Literal["key"]
+) -> None:
+    done: list[int] = []
+    later = {2, 6}
+
+    @consumer("orders", group="mail", batch=8, ordered=ordered)
+    def handle(messages: Any) -> dict[Any, Exception]:
+        # What comes behind a failure in an ordered group is handed over again.
+        first = min((one.offset for one in messages if one.offset in later), default=99)
+        given = [one for one in messages if ordered is not True or one.offset <= first]
+        done.extend(one.offset for one in given if one.offset not in later)
+        return {one: Postpone(30) for one in given if one.offset in later}
+
+    send_many([Outgoing("orders", n, key=str(n)) for n in range(8)])
+    for _later in range(3):
+        drain()
+        assert len(done) == len(set(done)) == consumed(connection)
+        advance(timedelta(seconds=30))
+        drain()  # once more as late: of one offset now
+        assert len(done) == len(set(done)) == consumed(connection)
+        later.discard(min(later, default=-1))
+        advance(timedelta(seconds=30))
+    assert sorted(done) == list(range(8))
     assert found(connection)
 
 

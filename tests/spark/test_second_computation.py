@@ -54,8 +54,8 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MESSAGES, LATER = 90, 7
 HOURS = 20
 KEYS = (None, "a", "A", "ä", "straße", "STRASSE", "\N{SNOWMAN}", "a.b")
-POSTPONED = "Postpone"
 CLASSES = ("HTTPError", "HttpError", "httperror", "Störung", "Storung", "Übel", "X" * 300)
+CLASSES += ("Postpone",)  # a project's own
 TAGS = ("", "paid", "Paid", "PAID")
 CLIENTS, THREADS = ("host@1", "HOST@1", "höst@1"), ("w-1", "W-1")
 SETTLED = (State.DONE, State.RETRY, State.RELEASED)
@@ -163,7 +163,7 @@ class HostileDay:
         failed = self.random.sample(list(one.offsets), self.random.randint(1, len(one.offsets)))
         errors: dict[str, list[int]] = {}
         for offset in failed:
-            one.error = f'{self.random.choice((*CLASSES, POSTPONED))}: "{offset}": no'
+            one.error = f'{self.random.choice(CLASSES)}: "{offset}": no'
             errors.setdefault(one.error, []).append(offset)
         one.state, one.failed = State.RETRY, len(failed)
         one.dead = self.random.randint(0, len(failed))
@@ -369,9 +369,8 @@ def consumption(made: HostileDay) -> Rows:
         done = one.progress - one.first_offset - one.failed - one.missing - one.passed
         done -= len(made.waits.get(place_of(one), ()))
         again = one.kind == Kind.RETRY or one.attempt > 1
-        failed = one.failed - errors_of(one)[POSTPONED]
         figures = (
-            *(1, max(0, done), failed, int(again and one.state != State.RELEASED)),
+            *(1, max(0, done), one.failed, int(again and one.state != State.RELEASED)),
             *(one.dead, lost(one), one.missing, one.passed),
             took,
         )
@@ -388,8 +387,7 @@ def errors() -> Rows:
     for one in ended():
         assert one.finished_at
         for name, count in errors_of(one).items():
-            if name != POSTPONED:
-                failed[one.group_id, day.minute_of(one.finished_at), name] += count
+            failed[one.group_id, day.minute_of(one.finished_at), name] += count
     for letter in DeadMessage.objects.all():
         name = letter.error_class.rpartition(".")[2][:255]
         dead[letter.group_id, day.minute_of(letter.died_at), name] += 1

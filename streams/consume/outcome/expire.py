@@ -202,7 +202,7 @@ def _expire_lanes(
             return None
         if not _lock(delivery, dead=dead, given_up=given_up):
             return None
-        plan = parking(delivery, stop, judged, parks, blocks=False)
+        plan = parking(delivery, stop, judged, parks, blocks=False, passed=passed)
         spent = [one.failure.offset for one in plan.judged if not one.postponed]
         Delivery.objects.using(delivery.using).filter(pk=delivery.pk).update(
             state=State.RETRY,

@@ -78,12 +78,18 @@ def wait_in_order(place: GroupPartition, rows: Iterable[Again], using: str) -> N
 
 
 def parking(
-    delivery: Delivery, stop: int, judged: Sequence[Judged], parks: Collection[int], *, blocks: bool
+    delivery: Delivery,
+    stop: int,
+    judged: Sequence[Judged],
+    parks: Collection[int],
+    *,
+    blocks: bool,
+    passed: Collection[int] = (),
 ) -> Parking:
     """Say what becomes of the offsets from the progress of the delivery to ``stop`` - 1.
 
-    ``parks`` were not handed over. The last one of ``judged``, if it ``blocks``, is not written
-    here: the cursor returns to it.
+    ``parks`` were not handed over. Those ``passed`` are done, whatever their keys wait for. The
+    last one of ``judged``, if it ``blocks``, is not written here: the cursor returns to it.
     """
     if not judged and not parks:
         return Parking(stop)
@@ -96,7 +102,7 @@ def parking(
     parked: dict[int, list[int]] = {}
     held: set[int] = set()
     blocking: Again | None = None
-    for offset in range(first, stop):
+    for offset in sorted(set(range(first, stop)).difference(passed)):
         one, key = by_offset.get(offset), keys.get(offset)
         hashed = None if key is None else key_hash(key)
         if key is not None and hashed is not None and (offset in parks or hashed in held):

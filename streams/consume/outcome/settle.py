@@ -51,7 +51,7 @@ def settle(
     max_retries: int,
     retry: RetryPolicy | None = None,
     missing: int = 0,
-    passed: int = 0,
+    passed: Collection[int] = (),
     parks: Collection[int] = (),
     blocks: bool = True,
     running: timedelta = timedelta(0),
@@ -63,7 +63,8 @@ def settle(
     statements loses nothing. In an ordered group a failure ends the delivery at progress. If it
     ``blocks``, the cursor goes back to it: it is that of the last offset below progress. Of a group
     by key, ``parks`` are the offsets that wait for their key and were not handed over; other
-    failures hold their keys. ``retry`` is the policy of the group, by default
+    failures hold their keys, also for what comes behind them, but not for the offsets ``passed``,
+    which the group does not want. ``retry`` is the policy of the group, by default
     ``EMS["RETRY_DELAYS"]``.
 
     Returns what followed from the failures. Raises LeaseLost.
@@ -74,7 +75,7 @@ def settle(
     in_turn = ordered and delivery.kind != Kind.RETRY  # no cursor waits for a retry
     plan: Parking | None = None
     if in_turn and delivery.group.by_key:
-        plan = parking(delivery, progress, settlement.judged, parks, blocks=blocks)
+        plan = parking(delivery, progress, settlement.judged, parks, blocks=blocks, passed=passed)
         settlement.judged, settlement.parked = plan.judged, plan.parks
         failures = [one.failure for one in plan.judged]
     last_offset = progress - 1 if ordered and failures else delivery.last_offset
@@ -98,7 +99,7 @@ def settle(
         state.value,
         len(failed),
         missing,
-        passed,
+        len(passed),
         describe(last[0].error) if last else None,
         errors,
         # While it is open, a start says that a death may have been of any of its messages.

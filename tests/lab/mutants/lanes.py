@@ -11,6 +11,13 @@ KEPT = "tests/guarantees/test_lanes.py"
 
 OF_LANES = [
     Mutant(
+        "what-is-not-wanted-waits-for-its-key",
+        "streams/consume/outcome/parking.py",
+        "set(range(first, stop)).difference(passed)",
+        "range(first, stop)",
+        "tests/guarantees/test_lanes.py::test_what_a_group_does_not_want_waits_for_no_key",
+    ),
+    Mutant(
         "a-key-in-two-lanes",
         LANES,
         "            self._busy.add(one.key)\n",
