@@ -12,10 +12,11 @@ from monitoring.options import option_file
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.rollup.waiting import waiting
-from streams import Outgoing, Postpone, ReceivedMessage, consumer, send_many
+from streams import Outgoing, Postpone, ReceivedMessage, Reject, consumer, send_many
+from streams.consume.outcome.dead_letter import redrive
 from streams.deliver.key_starts import KeyStarts
 from streams.log.sequencer import sequence
-from streams.models import Delivery, KeyBucket, Kind, RetryMessage, State
+from streams.models import DeadMessage, Delivery, KeyBucket, Kind, RetryMessage, State
 from streams.testing import advance, drain
 from tests.consuming import Process
 
@@ -155,3 +156,17 @@ def test_a_retry_of_before_a_reset_is_not_one_of_the_delivery(connection: Any) -
     assert found(connection) == {one.pk: [1]}
     RetryMessage.objects.create(**place, attempt=2)
     assert found(connection) == {one.pk: [1]}
+
+
+def test_a_dead_letter_that_is_redriven_did_not_wait(connection: Any) -> None:
+    """It has failed, and comes again as at first."""
+
+    @consumer("orders", group="mail", batch=3)
+    def handle(messages: Any) -> dict[Any, Exception]:
+        return {messages[0]: Reject("no")}
+
+    send_many([Outgoing("orders", n) for n in range(3)])
+    drain()
+    redrive(DeadMessage.objects.get())
+    assert RetryMessage.objects.get().attempt == Delivery.objects.get().attempt
+    assert found(connection) == {}

@@ -36,7 +36,7 @@ ROLL_UPS = [
         "sparkjobs/rollup/waiting.py",
         "for at in offsets if at not in failed}",
         "for at in offsets}",
-        f"{WAITING}::test_what_is_neither_done_nor_failed_comes_again_with_its_attempt_unspent",
+        f"{WAITING}::test_a_dead_letter_that_is_redriven_did_not_wait",
     ),
     Mutant(
         "a-retry-of-before-is-one-of-this-delivery",
