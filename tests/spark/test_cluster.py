@@ -168,8 +168,8 @@ def test_spark_submit_prints_what_the_job_says_and_no_log_of_spark(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" sent ") == 5
+    # spark-submit passes on all that the job says to its standard output.
+    assert "trace: Spark has started" in done.stdout
     # Spark sets its log up when the context begins; what it says until then is all.
-    begin, _, rest = done.stderr.partition("trace: Spark has started")
-    assert rest
-    assert " INFO " not in rest, rest
-    assert begin.count(" INFO ") < 60, begin
+    assert "DAGScheduler" not in done.stderr, done.stderr
+    assert done.stderr.count(" INFO ") < 60, done.stderr

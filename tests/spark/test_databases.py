@@ -355,7 +355,8 @@ def test_a_database_that_is_away_does_not_keep_the_service_from_the_other(
 def test_one_session_rolls_both_databases_up(folder: Path, log: Path) -> None:
     """The service as it is, with a JVM of its own."""
     code = "import sys; from sparkjobs.jobs import serve; serve.EVERY = 1.0; "
-    code += "serve.RECONCILE_BEFORE = serve.RECONCILE_AFTER; "  # also at night
+    code += "from sparkjobs.resident import due; "
+    code += "due.RECONCILE_BEFORE = due.RECONCILE_AFTER; "  # also at night
     code += "from sparkjobs.__main__ import main; sys.exit(main(sys.argv[1:]))"
     for alias in BOTH:
         send_many([Outgoing("clicks", n) for n in range(5)], using=alias)

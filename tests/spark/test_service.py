@@ -266,7 +266,8 @@ def test_it_rolls_up_outlives_its_jvm_and_ends_with_it(option_file: Path, tmp_pa
     from tests.spark.test_rollups import traffic_rows
 
     code = "import sys; from sparkjobs.jobs import serve; serve.EVERY = 1.0; "
-    code += "serve.RECONCILE_BEFORE = serve.RECONCILE_AFTER; "  # also at night
+    code += "from sparkjobs.resident import due; "
+    code += "due.RECONCILE_BEFORE = due.RECONCILE_AFTER; "  # also at night
     code += "from sparkjobs.resident import duty; duty.FIRST_PAUSE = 1.0; "
     code += "from sparkjobs.__main__ import main; sys.exit(main(sys.argv[1:]))"
     day.make(messages=20, topics=("orders",))
