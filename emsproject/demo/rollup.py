@@ -45,11 +45,12 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> bool:
         lacking = lacking.replace(java.INSTALL, here)
         console.print(f"Not rolled up. {lacking}", markup=False, soft_wrap=True)
         return False
+    seconds = _run("reconcile", folder, interruption)
+    console.print(f"All messages and deliveries compared by Spark in {seconds:.0f} s.")
+    # After it: the pages rank whole minutes, so the minute of the flights is over now.
     seconds = _run("rollup", folder, interruption)
     console.print(f"Rolled up by Spark in {seconds:.0f} s:")
     _show(console)
-    seconds = _run("reconcile", folder, interruption)
-    console.print(f"All messages and deliveries compared by Spark in {seconds:.0f} s.")
     return True
 
 

@@ -42,7 +42,8 @@ def path(values: Sequence[float | None], width: int, height: int, highest: float
         points = [(number * step, height - 1 - value * scale) for number, value in run]
         if len(points) == 1:
             ((x, y),) = points
-            points = [(x - step / 4, y), (x + step / 4, y)]
+            half = max(step / 4, width / 100)  # of hundreds of values, a quarter is not seen
+            points = [(x - half, y), (x + half, y)]
         parts.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points))
     return "".join(parts)
 

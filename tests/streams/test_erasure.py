@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from streams import Reject, consumer, send
 from streams.database.sql import settle as sql
-from streams.database.sql.dialect import execute
+from streams.database.sql.dialect import execute, fetch
 from streams.errors import InvalidValue
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
@@ -24,6 +24,13 @@ from tests.processes import wait_for
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 BODY = {"customer": {"id": 17, "mails": ["ann@example.com"]}, "padding": "x" * 5000}
 WHO = ("ann", "asked by letter")
+
+
+WAITING = (
+    "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    " AND trx_query LIKE %s"
+)
+LOCK_OF_DELIVERY = "%ems_topic_group_log%FOR UPDATE%"
 
 
 def bodies() -> list[Any]:
@@ -133,6 +140,10 @@ def test_a_dead_letter_that_is_being_written_meanwhile_is_erased_too(
         erasing = in_thread(erase, DataSubject(key="17"), "default", *WHO)
         with_erased = Message.objects.filter(size=4)
         wait_for(with_erased.exists, "the messages to be erased")
+        # It has to wait for this transaction before it looks for letters.
+        wait_for(
+            lambda: erasing.done() or fetch("default", WAITING, [LOCK_OF_DELIVERY]), "the wait"
+        )
         assert not erasing.done()
     assert erasing.result(30).dead_letters == 1
     assert bytes(DeadMessage.objects.get().body) == b"null"

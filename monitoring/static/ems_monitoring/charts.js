@@ -70,6 +70,14 @@
         };
     }
 
+    /** Return which values of a line are between two unknown ones: each is a point. */
+    function alone(plot, n) {
+        const values = plot.data[n];
+        const isKnown = (at) => values[at] !== null && values[at] !== undefined;
+        const found = [...values.keys()].filter((at) => isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1));
+        return found.length ? found : null;
+    }
+
     function draw(figure) {
         const source = figure.querySelector("script[type='application/json']");
         if (!source) {
@@ -85,7 +93,7 @@
             width: 2,
             dash: DASHES[n % 6],
             spanGaps: false,
-            points: { show: false },
+            points: { show: false, filter: alone, size: 6 },
             value: (_plot, value, _series, at) => shown(chart.stacked && at !== null ? line.values[at] : value, chart.unit),
         }));
         const flags = figure.querySelector(".ems-axes .ems-flags");

@@ -34,11 +34,4 @@ VERSIONS = [
         "\n",
         f"{HIDDEN}::test_the_error_names_both_packages_and_what_to_do",
     ),
-    Mutant(
-        "the-streams-of-ems-refused",
-        "monitoring/__init__.py",
-        "if origin is None or ours in Path(origin).resolve().parents:",
-        "if origin is None:",
-        f"{HIDDEN}::test_what_the_error_says_is_a_way_out",
-    ),
 ]
