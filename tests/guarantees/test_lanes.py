@@ -52,7 +52,7 @@ pytestmark = [
 
 COMMIT, SETTLE = b"COMMIT", b"UPDATE `ems_topic_group_log`"
 
-Handler = Callable[[ReceivedMessage], Any]
+Handler = Callable[[Any], Any]
 
 
 def registered(handler: Handler, *, lanes: int = 4, **options: Any) -> None:

@@ -54,8 +54,9 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MESSAGES, LATER = 90, 7
 HOURS = 20
 KEYS = (None, "a", "A", "ä", "straße", "STRASSE", "\N{SNOWMAN}", "a.b")
-CLASSES = ("HTTPError", "HttpError", "httperror", "Störung", "Storung", "Übel", "X" * 300)
-CLASSES += ("Postpone",)  # a project's own
+NAMES = ("HTTPError", "HttpError", "httperror", "Störung", "Storung", "Übel", "X" * 300)
+# A project's own error of a name that EMS has, too.
+CLASSES = (*NAMES, "Postpone")
 TAGS = ("", "paid", "Paid", "PAID")
 CLIENTS, THREADS = ("host@1", "HOST@1", "höst@1"), ("w-1", "W-1")
 SETTLED = (State.DONE, State.RETRY, State.RELEASED)
