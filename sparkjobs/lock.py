@@ -54,8 +54,13 @@ def alone(config: Config, name: str) -> Iterator[Callable[[], None]]:
                 if fetch(connection, held, [lock]) != [(1,)]:
                     raise busy
 
-        with _spoken_on(connection, one_at_a_time):
-            yield check
+        try:
+            with _spoken_on(connection, one_at_a_time):
+                yield check
+        finally:
+            # The server ends a session some time after its connection was closed.
+            with suppress(Exception):
+                fetch(connection, "SELECT RELEASE_LOCK(%s)", [lock])
 
 
 def is_held(config: Config, name: str) -> bool:

@@ -43,7 +43,8 @@ def waiting(
     for id_, group, partition, first, end, attempt, errors, last in deliveries:
         one = id_, range(first, end), attempt, errors, last
         places.setdefault((group, partition), []).append(one)
-    ordered = {id_ for (id_,) in fetch(connection, "SELECT `id` FROM `ems_group` WHERE `ordered`")}
+    groups = fetch(connection, "SELECT g.`id` FROM `ems_group` g WHERE g.`ordered`")
+    ordered = {id_ for (id_,) in groups}
     found = []
     for place, of_place in places.items():
         first = min(offsets.start for _id, offsets, *_rest in of_place)

@@ -87,6 +87,15 @@ def test_only_one_of_the_roll_ups_is_at_work(start: Start, config: Any) -> None:
     assert not Run.objects.exists()
 
 
+def test_a_lock_is_free_as_soon_as_its_run_has_ended(config: Any) -> None:
+    """A server ends a session, and frees its locks, some time after it was closed."""
+    from sparkjobs.lock import alone
+
+    for _run in range(100):
+        with alone(config, "archive"):
+            pass
+
+
 def test_a_job_that_takes_too_long_ends_itself() -> None:
     lines: list[str] = []
     status = jobs.run("rollup", [], "default", seconds=1, say=lines.append)
