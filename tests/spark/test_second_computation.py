@@ -288,7 +288,8 @@ class HostileDay:
         for partition in self.partitions:
             for group in ConsumerGroup.objects.filter(topic=partition.topic_id):
                 span = MESSAGES - LATER, MESSAGES - 1
-                one = day.delivery(group, partition, span, timezone.now(), day.SECOND / 9)
+                # It must have ended before the next roll-up begins.
+                one = day.delivery(group, partition, span, timezone.now(), day.SECOND / 9999)
                 self.random.choice([self.fails, self.dies, self.is_again])(one)
                 one.save()
         # Whoever gives a message up counts it in its last delivery, and writes the letter now.
