@@ -47,7 +47,7 @@ def roll_up(folder: Path, console: Console, interruption: Interruption) -> bool:
         return False
     seconds = _run("reconcile", folder, interruption)
     console.print(f"All messages and deliveries compared by Spark in {seconds:.0f} s.")
-    # After it: the pages rank whole minutes, so the minute of the flights is over now.
+    # After it: the pages rank whole minutes, and by now the minute of the flights is mostly over.
     seconds = _run("rollup", folder, interruption)
     console.print(f"Rolled up by Spark in {seconds:.0f} s:")
     _show(console)

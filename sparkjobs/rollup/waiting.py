@@ -20,6 +20,8 @@ WAITS = "id long, waits array<long>"
 # Where nearly all retries are of one group, the servers would read all of it by ems_retry_due.
 BY_PLACE = {"mysql": "FORCE INDEX (ems_retry_place)", "sqlite": ""}
 
+PLACE = "`group_id` = %s AND `partition_id` = %s"
+
 # By offset and attempt: the newest delivery that is a retry. One that waits is newer than all.
 Again = dict[tuple[int, int], int]
 
@@ -39,6 +41,8 @@ def waiting(
         " AND `finished_at` >= %s AND `finished_at` < %s",
         [*ids, stored(since), stored(until)],
     )
+    if not deliveries:
+        return []
     places: dict[tuple[int, int], list[tuple[int, range, int, str | None, int]]] = {}
     for id_, group, partition, first, end, attempt, errors, last in deliveries:
         one = id_, range(first, end), attempt, errors, last
@@ -63,40 +67,35 @@ def waiting(
 
 def _again(connection: Connection, place: tuple[int, int], first: int, end: int) -> Again:
     """Return the retries of the offsets first … end - 1: by ems_log_place and ems_retry_place."""
-    where = "`group_id` = %s AND `partition_id` = %s"
     # In this order: what ends in between was there at the first look.
     waiting = fetch(
         connection,
         f"SELECT `offset`, `attempt` FROM `ems_retry_msg` {BY_PLACE[vendor_of(connection)]}"  # noqa: S608
-        f" WHERE {where} AND `offset` >= %s AND `offset` < %s",
+        f" WHERE {PLACE} AND `offset` >= %s AND `offset` < %s",
         [*place, first, end],
     )
-    claimed = fetch(
-        connection,
-        f"SELECT `first_offset`, `attempt`, MAX(`id`) FROM `ems_topic_group_log` WHERE {where}"  # noqa: S608
-        " AND `first_offset` >= %s AND `first_offset` < %s AND `kind` = 'retry'"
-        " GROUP BY `first_offset`, `attempt`",
-        [*place, first, end],
-    )
-    found = {(offset, attempt): id_ for offset, attempt, id_ in claimed}
-    return found | dict.fromkeys(waiting, sys.maxsize)
+    claimed = _claimed(connection, place, first, end, "retry")
+    return claimed | dict.fromkeys(waiting, sys.maxsize)
 
 
 def _blocks(connection: Connection, place: tuple[int, int], first: int, end: int) -> Again:
     """Return where claims of new messages begin, and where the cursor of the place is."""
-    where = "`group_id` = %s AND `partition_id` = %s"
     # In this order: what is claimed in between was there at the first look.
-    at = fetch(
-        connection,
-        f"SELECT `next_offset`, `attempt` FROM `ems_cursor` WHERE {where}",  # noqa: S608
-        place,
-    )
+    cursors = f"SELECT `next_offset`, `attempt` FROM `ems_cursor` WHERE {PLACE}"  # noqa: S608
+    at = fetch(connection, cursors, place)
+    claimed = _claimed(connection, place, first, end, "new")
+    return claimed | dict.fromkeys(at, sys.maxsize)
+
+
+def _claimed(
+    connection: Connection, place: tuple[int, int], first: int, end: int, kind: str
+) -> Again:
+    """Return the newest delivery of this kind that begins at each offset, by ems_log_place."""
     claimed = fetch(
         connection,
-        f"SELECT `first_offset`, `attempt`, MAX(`id`) FROM `ems_topic_group_log` WHERE {where}"  # noqa: S608
-        " AND `first_offset` >= %s AND `first_offset` < %s AND `kind` = 'new'"
+        f"SELECT `first_offset`, `attempt`, MAX(`id`) FROM `ems_topic_group_log` WHERE {PLACE}"  # noqa: S608
+        " AND `first_offset` >= %s AND `first_offset` < %s AND `kind` = %s"
         " GROUP BY `first_offset`, `attempt`",
-        [*place, first, end],
+        [*place, first, end, kind],
     )
-    found = {(offset, attempt): id_ for offset, attempt, id_ in claimed}
-    return found | dict.fromkeys(at, sys.maxsize)
+    return {(offset, attempt): id_ for offset, attempt, id_ in claimed}
