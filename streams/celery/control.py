@@ -17,7 +17,7 @@ from streams.celery.naming import Naming
 from streams.conf import MAX_BATCH
 from streams.database.retrying import retrying
 from streams.database.transactions import in_transaction
-from streams.deliver.poller import Look
+from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.topics import TopicInfo, resolve
@@ -61,7 +61,9 @@ class Tail:
         self._partition = 0
         self.position: int | None = None
 
-    def _open(self) -> int:
+    @property
+    def partition(self) -> int:
+        """The id of its partition; the topic is made if it is missing."""
         if not self._partition:
             info = opened_topic(self._topic, self._using, RETENTION_SECONDS)
             self._partition = info.partitions[0][0]
@@ -73,12 +75,12 @@ class Tail:
             self.position = self._end()
 
     def _end(self) -> int:
-        rows = Partition.objects.using(self._using).filter(pk=self._open())
+        rows = Partition.objects.using(self._using).filter(pk=self.partition)
         return int(retrying(rows.values_list("next_offset", flat=True).get, self._using))
 
-    def end_in(self, look: Look) -> int | None:
+    def end_in(self, due: Due) -> int | None:
         """Return where the log ends, as far as a look knows."""
-        known = [look.due.logs.get(self._partition), ends.end(self._partition, self._using)]
+        known = [due.logs.get(self._partition), ends.end(self._partition, self._using)]
         return max((end.offset for end in known if end is not None), default=None)
 
     def read(self, end: int | None = None) -> list[Any]:
@@ -89,7 +91,7 @@ class Tail:
         found: list[Any] = []
         while start < end:
             stop = min(end, start + MAX_BATCH)
-            found += stored_messages(self._open(), start, stop, self._using)
+            found += stored_messages(self.partition, start, stop, self._using)
             start = self.position = stop
         return found
 
@@ -142,13 +144,13 @@ class Control:
         with self._lock:
             self.boxes.pop(queue, None)
 
-    def read(self, look: Look) -> bool:
+    def read(self, due: Due) -> bool:
         """Put what has come into the queues; return whether anything was for one that is read."""
         if not self.boxes:
             return False
         self.tail.begin_at_end()
         found = False
-        for row in self.tail.read(self.tail.end_in(look)):
+        for row in self.tail.read(self.tail.end_in(due)):
             payload = payload_of(row)
             info = payload["properties"]["delivery_info"]
             place = info.get("exchange") or "", info.get("routing_key") or ""

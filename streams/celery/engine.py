@@ -7,11 +7,12 @@ lease, one looks after what others have left. Celery's own threads touch no data
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,14 +25,16 @@ from streams.celery.control import Control
 from streams.celery.envelope import Payload, is_too_old, payload_of
 from streams.celery.hands import MOST, Hands
 from streams.celery.naming import Naming
-from streams.celery.supply import Supply
+from streams.celery.supply import Supply, Taken
 from streams.conf import MAX_ANY_ORDER, RENEW_SECONDS, settings
 from streams.consume.registry import autodiscover
 from streams.database.retrying import PATIENCE, transient
-from streams.deliver.poller import Poller
+from streams.deliver.due import Places, what_is_due
+from streams.deliver.own_cursors import OwnCursors
+from streams.deliver.poller import FEW, Poller
 from streams.errors import StreamsError
 from streams.log import kept_ends
-from streams.log.sequencer import sequence
+from streams.log.sequencer import BUSY_SECONDS, sequence
 from streams.log.topics import resolve
 from streams.logs import event
 from streams.process.deaths import Deaths
@@ -45,7 +48,7 @@ from streams.steps.nightly_purge import purge_if_due
 from streams.steps.of_apps import run_steps_of_apps
 from streams.steps.sequence import note_sequencing
 from streams.steps.sweep import SWEEP_EVERY, sweep, sweep_if_due
-from streams.wakeup import Listener
+from streams.wakeup import EVERY, Listener
 
 logger = logging.getLogger("streams.celery")
 
@@ -131,6 +134,12 @@ class Engine:
         self._away = False
         # Whether a look failed, which may have claimed what is not in hand.
         self._unsure = False
+        # For which topics something was sent, and when the next whole look is due.
+        self._sent_to: set[str] = set()
+        self._whole, self._look_at = False, 0.0
+        self._again: set[str] = set()  # of these, what others were about to claim
+        self._few = True  # the last pass has found few messages
+        self._cursors = OwnCursors(self.using)
 
     @property
     def running(self) -> bool:
@@ -188,8 +197,14 @@ class Engine:
 
     def wake(self) -> None:
         """Look now."""
+        self._hear(EVERY)
+
+    def _hear(self, topics: Set[str]) -> None:
+        """Note that something was sent to ``topics``; EVERY asks for a whole look."""
         self._poller.wake()
         with self._condition:
+            self._sent_to.update(topics)
+            self._whole = self._whole or not topics
             self._woken = True
             self._condition.notify_all()
 
@@ -250,7 +265,7 @@ class Engine:
     def _fetch(self) -> None:
         while not self._stopping:
             self._woken = False
-            pause = self._guarded(self.look)
+            pause = self._guarded(self._step)
             with self._condition:
                 self._condition.wait_for(lambda: self._woken or self._stopping, pause)
         if self._listener:
@@ -275,10 +290,85 @@ class Engine:
     def _supplies_of(self, queue: str) -> list[Supply]:
         return [Supply(queue, topic, self.using) for topic in self.naming.topics(queue)]
 
+    def _step(self) -> float:
+        """Claim what was sent just now, or look at all; return the pause."""
+        with self._condition:
+            topics, self._sent_to = self._sent_to | self._again, set()
+            whole, self._whole = self._whole, False
+        self._again = set()
+        # After an error a whole look is due.
+        look_at, self._look_at = self._look_at, 0.0
+        now = time.monotonic()
+        if topics and not whole:
+            look_at = min(look_at, now + self._claim_sent(topics))
+        else:
+            look_at = 0.0
+        if look_at <= now:
+            pause = self.look()
+            look_at = time.monotonic() + pause
+        self._look_at = look_at
+        pause = look_at - time.monotonic()
+        return max(0.0, min(pause, BUSY_SECONDS) if self._again else pause)
+
+    def _claim_sent(self, topics: set[str]) -> float:
+        """Claim what was sent to ``topics`` just now: it is quicker than a whole look.
+
+        Return in how many seconds a whole look is to follow at the latest: at once for topics of
+        others, while much is sent, and if something has failed.
+        """
+        hands, client = self.hands, self.client
+        if hands is None or client is None or not client.alive or self._unsure or not self._few:
+            return 0.0
+        wanted = {
+            supply.registration.topic: (intake, supply, supply.group.pk)
+            for intake in list(self.intakes)
+            for some in list(intake.queues.values())
+            for supply in some
+            if supply.group is not None
+        }
+        if not topics <= wanted.keys():
+            return 0.0
+        self._measure()
+        rows = {
+            row[1]: (intake, supply, row)
+            for intake, supply, group_id in (wanted[topic] for topic in topics)
+            for row in self._cursors.of(group_id)
+        }
+        control = self.control.tail.partition
+        groups = [group_id for _intake, _supply, group_id in (wanted[topic] for topic in topics)]
+        places = Places(groups, [(0, place) for place in [*rows, control]])
+        due = what_is_due(places, self.using)
+        if due.groups:
+            return 0.0
+        # Before the claims: a command that revokes a task is to come before the task.
+        if control in due.inbox and sequence(self.using, [control]).busy:
+            self._again |= topics
+            return math.inf
+        news, pauses = self.control.read(due), [math.inf]
+        for intake, supply, row in [rows[place] for place in due.inbox - {control}]:
+            number = intake.wants(self.rate)
+            if not number or hands.full or hands.alone:
+                pauses.append(0.0)
+                continue
+            self._unsure = True
+            taken, done = supply.claim_sent(client.client_id, number, row)
+            if taken:
+                self._have(intake, supply, taken)
+            self._unsure = False
+            self._few = done.sequenced <= FEW
+            news = news or taken is not None
+            if done.busy and not done.unsettled:  # whoever is at it may leave something
+                self._again |= {supply.registration.topic}
+            elif done.goes_on_in is not None or (done.sequenced and supply.more):
+                pauses.append(done.goes_on_in or 0.0)
+        if news:
+            self._ready()
+        return min(pauses)
+
     def look(self) -> float:
         """Look what there is, read what is for this process, and claim; return the pause."""
         if self._listener is None:
-            self._listener = Listener(self.using, self._topics, lambda _topics: self.wake())
+            self._listener = Listener(self.using, self._topics, self._hear)
             self._listener.start()
         if self._unsure and self.hands and self.client:
             self.hands.give_back_strays(self.client.client_id)
@@ -292,15 +382,16 @@ class Engine:
                 self._outgoing.popleft()
         supplies = self._open_supplies()
         look = self._poller.look([supply.group.pk for supply in supplies if supply.group])
-        # Before the claims: a command that revokes a task is to come before the task.
-        news = self.control.read(look)
+        self._few = look.done.sequenced <= FEW
+        # Before the claims, as in _claim_sent.
+        news = self.control.read(look.due)
         found = self._claim() if supplies else False
         if news or found:
             self._ready()
         told = settings().REDIS is not None
         pause = self._poller.pause(look, woken=found or news, told=told)
         self._unsure = False
-        return 0.0 if found and not self._hungry else min(pause, LOOK_SECONDS)
+        return min(pause, LOOK_SECONDS)
 
     def _open_supplies(self) -> list[Supply]:
         supplies = [
@@ -332,6 +423,8 @@ class Engine:
                 if not self._claim_once(intake, wanted):
                     break
                 found = True
+                if not any(supply.more for supply in intake.in_turn()):
+                    break
             else:
                 self._hungry = True  # there may be more, for which there is no room
         return found
@@ -343,14 +436,19 @@ class Engine:
             return False
         for supply in intake.in_turn():
             if taken := supply.claim(client.client_id, wanted):
-                for tag, message in hands.take(supply, taken):
-                    payload = payload_of(message, taken.delivery.attempt)
-                    if is_too_old(message, payload):
-                        hands.ack(tag)
-                    else:
-                        intake.buffer.append((tag, supply.queue, payload))
+                self._have(intake, supply, taken)
                 return True
         return False
+
+    def _have(self, intake: Intake, supply: Supply, taken: Taken) -> None:
+        """Have in hand what was claimed, for a channel."""
+        assert self.hands is not None  # noqa: S101 - whoever claims has registered
+        for tag, message in self.hands.take(supply, taken):
+            payload = payload_of(message, taken.delivery.attempt)
+            if is_too_old(message, payload):
+                self.hands.ack(tag)
+            else:
+                intake.buffer.append((tag, supply.queue, payload))
 
     def _measure(self) -> None:
         """Measure how many messages end in a second."""

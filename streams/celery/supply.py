@@ -17,13 +17,14 @@ from streams.consume.outcome import notices
 from streams.consume.registry import Registration, find, registration_of
 from streams.consume.subscription import subscribe
 from streams.database.retrying import retrying
-from streams.deliver.claim import Claimer
+from streams.deliver.claim import Behind, Claimer
 from streams.deliver.closing import Closed
 from streams.deliver.opening import hold, open_whole
 from streams.deliver.turns import Turns
 from streams.errors import LeaseLost
+from streams.log.sequencer import Pass
 from streams.log.topics import resolve
-from streams.models import ConsumerGroup, Delivery
+from streams.models import ConsumerGroup, Delivery, RetryMessage
 from streams.telemetry import handled
 
 logger = logging.getLogger("streams.celery")
@@ -88,30 +89,53 @@ class Supply:
 
     def claim(self, client: str, most: int) -> Taken | None:
         """Claim at most ``most`` new messages, or a retry; None if there is nothing."""
-        if (known := self._may_claim()) is None or self.group is None:
+        turns = self._turns_of(client)
+        while turns is not None:
+            claimed = None
+            with suppress(LeaseLost):  # the claim of a retry has expired before its row was read
+                claimed = turns.claim(min(most, MAX_ANY_ORDER), HOLD)
+            if claimed is None:
+                break
+            if taken := self._taken(*claimed):
+                return taken
+        return None
+
+    def claim_sent(self, client: str, most: int, row: Behind) -> tuple[Taken | None, Pass]:
+        """Sequence what was sent to the partition of a cursor, and claim it in one transaction.
+
+        Return what was claimed, and what the pass leaves to ``claim``.
+        """
+        if (turns := self._turns_of(client)) is None:
+            return None, Pass(busy=True)
+        claimed = turns.claim_sent(row, min(most, MAX_ANY_ORDER), HOLD)
+        done = turns.claimer.sent
+        return self._taken(*claimed) if claimed else None, done
+
+    def _turns_of(self, client: str) -> Turns | None:
+        """Return what makes the claims of ``client``; None if nothing may be handed out."""
+        if self._may_claim() is None or self.group is None:
             return None
         if self._turns is None:
             self._turns = Turns(Claimer(self.group, client, "celery", self._using))
         claimer = self._turns.claimer
         claimer.client_id, claimer.group = client, self.group
-        while True:
-            claimed = None
-            with suppress(LeaseLost):  # the claim of a retry has expired before its row was read
-                claimed = self._turns.claim(min(most, MAX_ANY_ORDER), HOLD)
-            if claimed is None:
-                return None
-            delivery, retry = claimed
-            with suppress(LeaseLost):
-                opened = open_whole(delivery, retry, known, self.registration, _damage)
-                if opened.closed:
-                    tell(self.registration, delivery, opened.closed)
-                if opened.messages:
-                    hold(delivery, opened.messages)
-                    # Its worker may have begun it before anything is heard of that.
-                    if delivery.counts_starts(is_last=known.one_call) and not delivery.started_at:
-                        delivery.start(HOLD)
-                    alone = bool(delivery.alone or (retry and retry.alone))
-                    return Taken(delivery, opened.messages, alone)
+        return self._turns
+
+    def _taken(self, delivery: Delivery, retry: RetryMessage | None = None) -> Taken | None:
+        """Open what was claimed; None if nothing of it is to be handled."""
+        known = self.known
+        with suppress(LeaseLost):
+            opened = open_whole(delivery, retry, known, self.registration, _damage)
+            if opened.closed:
+                tell(self.registration, delivery, opened.closed)
+            if opened.messages:
+                hold(delivery, opened.messages)
+                # Its worker may have begun it before anything is heard of that.
+                if delivery.counts_starts(is_last=known.one_call) and not delivery.started_at:
+                    delivery.start(HOLD)
+                alone = bool(delivery.alone or (retry and retry.alone))
+                return Taken(delivery, opened.messages, alone)
+        return None
 
 
 def tell(registration: Registration, delivery: Delivery, closed: Closed) -> None:

@@ -17,6 +17,9 @@ from streams.log.sequencer import Pass, sequence
 # Seconds between two looks after something was found; doubled after each look that finds nothing,
 # up to POLL_SECONDS.
 QUICK_SECONDS = 0.02
+# While a pass finds more than so many messages, the next wake-up leads to a look: it rests between
+# its looks, so that more messages share a pass.
+FEW = 4
 # A look sequences for at most this many seconds, and the next one goes on: in between, who waits
 # for a message is woken.
 SEQUENCE_SECONDS = 2.0

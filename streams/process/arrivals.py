@@ -16,20 +16,18 @@ from datetime import timedelta
 
 from django.db import connections
 
-from streams.conf import FRESH_SECONDS, settings
-from streams.database.sql import claim as sql
+from streams.conf import settings
 from streams.database.sql.dialect import fetch
 from streams.database.sql.sequence import partitions_with_inbox
 from streams.deliver.claim import Behind
+from streams.deliver.own_cursors import OwnCursors
+from streams.deliver.poller import FEW
 from streams.deliver.turns import Claimed, Turns
 from streams.log.sequencer import Pass
 from streams.models import ConsumerGroup, Mode
 from streams.process.pool import Pool, WorkerCall
 from streams.process.running_group import RunningGroup
 
-# While a pass finds more than so many messages, the next wake-up is left to the poller: it rests
-# between its looks, so that more messages share a pass.
-FEW = 4
 # A worker that has not claimed for so many seconds after it was called does something else.
 PATIENCE_SECONDS = 0.05
 
@@ -49,7 +47,7 @@ class Arrivals:
         self._late: set[str] = set()  # topics of wake-ups during a look
         self._mutex = threading.Lock()
         self._called: dict[str, WorkerCall] = {}  # by topic
-        self._cursors: dict[int, tuple[float, list[Behind]]] = {}
+        self._cursors = OwnCursors(using)
         # Set before the threads start.
         self.wake_poller: Callable[[], None] = lambda: None
 
@@ -132,7 +130,7 @@ class Arrivals:
 
     def _with_inbox(self, group: ConsumerGroup) -> list[Behind]:
         """Return the cursors of the group whose partitions have something due, in any order."""
-        cursors = self._cursors_of(group.pk)
+        cursors = self._cursors.of(group.pk)
         if len(cursors) <= 1:
             return cursors  # its pass looks itself
         ids = [partition_id for _id, partition_id, *_rest in cursors]
@@ -141,13 +139,6 @@ class Arrivals:
         found = [row for row in cursors if row[1] in due]
         random.shuffle(found)
         return found
-
-    def _cursors_of(self, group_id: int) -> list[Behind]:
-        read_at, cursors = self._cursors.get(group_id, (-FRESH_SECONDS, []))
-        if time.monotonic() >= read_at + FRESH_SECONDS:
-            cursors = fetch(self._using, sql.OWN_CURSORS, [group_id])
-            self._cursors[group_id] = time.monotonic(), cursors
-        return cursors
 
 
 def _claims(feed: RunningGroup) -> bool:

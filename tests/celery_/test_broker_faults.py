@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -65,9 +65,17 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Marks:
     return Marks(path)
 
 
+@pytest.fixture(autouse=True)
+def wake_ups(request: pytest.FixtureRequest, ems_settings: Callable[..., None]) -> None:
+    """Let the tests that have Redis use it."""
+    if request.node.get_closest_marker("redis"):
+        ems_settings(REDIS="redis")
+
+
 def some(sample: int, all_: int) -> pytest.MarkDecorator:
     """Parametrize a test by how often the fault comes."""
-    every = pytest.param(all_, marks=[pytest.mark.exhaustive, pytest.mark.timeout(3600)])
+    marks = [pytest.mark.exhaustive, pytest.mark.redis, pytest.mark.timeout(3600)]
+    every = pytest.param(all_, marks=marks, id="with-wake-ups")
     return pytest.mark.parametrize("faults", [pytest.param(sample, id="sample"), every])
 
 

@@ -240,7 +240,7 @@ def test_an_ordered_group_waits_for_its_message(calls: list[ReceivedMessage]) ->
     process = resting(Process("mail"))
     send("orders", 1)
     claimer = process.turn._turns.claimer
-    (row,) = process.runtime.arrivals._cursors_of(process.feed.group.pk)
+    (row,) = process.runtime.arrivals._cursors.of(process.feed.group.pk)
     held = claimer.claim_sent(row, 1, timedelta(minutes=1))
     assert held
     assert Cursor.objects.get().open_delivery == held.pk
@@ -254,7 +254,7 @@ def test_a_claim_that_fails_undoes_the_offsets(process: Process) -> None:
         raise OperationalError(1213, "Deadlock found when trying to get lock")
 
     send("orders", 1)
-    (row,) = process.runtime.arrivals._cursors_of(process.feed.group.pk)
+    (row,) = process.runtime.arrivals._cursors.of(process.feed.group.pk)
     claimer = process.turn._turns.claimer
     with statements(Once("INSERT INTO `ems_topic_group_log`", fail)):
         assert claimer.claim_sent(row, 1, timedelta(minutes=1)) is None
@@ -298,7 +298,7 @@ def test_whatever_is_lost_each_offset_is_claimed_once(
     """The last one is the COMMIT. If only its reply is lost, the claim is found and adopted."""
     process.poller.step()  # the name of the server is known
     send("orders", 1)
-    (row,) = process.runtime.arrivals._cursors_of(process.feed.group.pk)
+    (row,) = process.runtime.arrivals._cursors.of(process.feed.group.pk)
     claimer = process.turn._turns.claimer
     with Severed(point, second_connection(), done=done) as severed:
         taken = claimer.claim_sent(row, 1, timedelta(minutes=1))

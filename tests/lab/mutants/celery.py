@@ -17,6 +17,7 @@ TRANSPORT = "streams/celery/transport.py"
 TESTS = "tests/guarantees/test_any_order.py"
 BROKER = "tests/celery_/test_broker.py"
 FAULTS = "tests/celery_/test_broker_faults.py"
+WAKE_UPS = "tests/celery_/test_wake_ups.py"
 
 CELERY = [
     Mutant(
@@ -114,8 +115,8 @@ CELERY = [
     Mutant(
         "a-failed-look-whose-claim-nobody-has",
         ENGINE,
-        "        self._unsure = True\n",
-        "",
+        "        self._unsure = True\n        while",
+        "        while",
         f"{BROKER}::test_a_claim_that_failed_before_its_messages_were_read_is_made_again",
     ),
     Mutant(
@@ -124,5 +125,41 @@ CELERY = [
         "        handovers.listen()\n",
         "",
         f"{FAULTS}::test_a_task_that_kills_its_worker_is_dead_after_its_retries",
+    ),
+    Mutant(
+        "a-claim-of-what-was-heard-before-the-commands",
+        ENGINE,
+        "        news, pauses = self.control.read(due), [math.inf]\n",
+        "        news, pauses = False, [math.inf]\n",
+        f"{WAKE_UPS}::test_a_command_that_was_sent_before_a_task_is_read_before_it_is_claimed",
+    ),
+    Mutant(
+        "a-failed-claim-of-what-was-heard-that-nobody-has",
+        ENGINE,
+        "            self._unsure = True\n",
+        "",
+        f"{WAKE_UPS}::test_what_a_failed_step_has_claimed_is_claimed_again",
+    ),
+    Mutant(
+        "a-look-at-all-that-is-put-off-by-wake-ups",
+        ENGINE,
+        "look_at = min(look_at, now + self._claim_sent(topics))",
+        "look_at = now + min(LOOK_SECONDS, self._claim_sent(topics))",
+        f"{WAKE_UPS}::test_a_whole_look_comes_in_its_time_however_often_something_is_heard",
+    ),
+    Mutant(
+        "what-others-were-about-to-claim-is-not-looked-at-again",
+        ENGINE,
+        "                self._again |= {supply.registration.topic}\n",
+        "                pass\n",
+        f"{WAKE_UPS}::test_what_another_process_is_about_to_claim_is_left_to_it_for_a_moment",
+        "mysql",
+    ),
+    Mutant(
+        "what-others-have-moved-is-left-in-the-log",
+        ENGINE,
+        "        if due.groups:\n            return 0.0\n",
+        "",
+        f"{WAKE_UPS}::test_what_another_process_has_moved_into_the_log_is_claimed",
     ),
 ]

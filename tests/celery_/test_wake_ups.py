@@ -1,0 +1,192 @@
+"""What a worker of Celery does when it hears that something was sent: it claims that at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from streams import send
+from streams.celery import engine as engine_module
+from streams.celery import supply
+from streams.celery.engine import Engine, Intake
+from streams.celery.naming import Naming
+from streams.celery.supply import Supply
+from streams.deliver.opening import Opened, open_whole
+from streams.deliver.poller import FEW
+from streams.log.sequencer import BUSY_SECONDS, sequence
+from streams.models import Delivery, Partition
+from tests.sessions import Session
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
+
+TOPIC = "celery.orders"
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """Return an engine without threads, which consumes a queue and has looked once."""
+    monkeypatch.setattr(Engine, "_begin", lambda *_: None)
+    engine = Engine(Naming.of(None, {}), lambda: None)
+    engine.consume(Intake(prefetch=100), "orders")
+    engine._step()
+    yield engine
+    engine_module._running.discard(engine)
+
+
+@pytest.fixture
+def looks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the pauses of the whole looks from now on."""
+    found: list[float] = []
+    look = engine.look
+
+    def counted() -> float:
+        found.append(look())
+        return found[-1]
+
+    monkeypatch.setattr(engine, "look", counted)
+    return found
+
+
+def taken(engine: Engine) -> list[Any]:
+    (intake,) = engine.intakes
+    return [payload["body"] for _tag, _queue, payload in intake.buffer]
+
+
+def test_what_was_sent_is_claimed_without_a_look_at_all(engine: Engine, looks: list[float]) -> None:
+    for n in range(3):
+        send(TOPIC, [n])
+        engine._hear({TOPIC})
+        engine._step()
+        assert len(taken(engine)) == n + 1
+    assert not looks
+    assert Delivery.objects.held().count() == 3
+
+
+@pytest.mark.parametrize("heard", [{"shop.orders"}, {TOPIC, "shop.orders"}, set()])
+def test_for_other_topics_it_looks_at_all(
+    engine: Engine, looks: list[float], heard: set[str]
+) -> None:
+    send(TOPIC, [1])
+    engine._hear(heard)
+    engine._step()
+    assert len(looks) == 1
+    assert len(taken(engine)) == 1
+
+
+def test_a_whole_look_comes_in_its_time_however_often_something_is_heard(
+    engine: Engine, looks: list[float]
+) -> None:
+    engine._hear({TOPIC})
+    assert 0 < engine._step() <= engine_module.LOOK_SECONDS
+    engine._look_at = 0.0  # its time has come
+    engine._hear({TOPIC})
+    engine._step()
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("is_sequenced", [False, True])
+def test_a_command_that_was_sent_before_a_task_is_read_before_it_is_claimed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, is_sequenced: bool
+) -> None:
+    """Also if nothing was heard of the command: a wake-up may be lost."""
+    box = engine.control.declare("commands")
+    box.bindings.add(("celery.pidbox", "fanout", "", None))
+    engine._hear(set())
+    engine._step()
+    known: list[int] = []
+    for name in ("claim", "claim_sent"):
+
+        def noting(self: Supply, *rest: Any, claim: Callable[..., Any]) -> Any:
+            known.append(len(box.messages))
+            return claim(self, *rest)
+
+        claim = getattr(Supply, name)
+        monkeypatch.setattr(
+            Supply, name, lambda self, *rest, claim=claim: noting(self, *rest, claim=claim)
+        )
+    place = '{"properties": {"delivery_info": {"exchange": "celery.pidbox"}}}'
+    send(engine.naming.control, {"method": "revoke"}, headers={"kombu": place})
+    if is_sequenced:
+        sequence("default")
+    send(TOPIC, [1])
+    engine._hear({TOPIC})
+    engine._step()
+    assert known
+    assert set(known) == {1}
+    assert len(taken(engine)) == 1
+
+
+@pytest.mark.mysql
+def test_what_another_process_is_about_to_claim_is_left_to_it_for_a_moment(
+    engine: Engine, looks: list[float], second_connection: Callable[..., Session]
+) -> None:
+    send(TOPIC, [1])
+    lock = "SELECT id FROM ems_partition WHERE id = %s FOR UPDATE"
+    place = Partition.objects.get(topic__name=TOPIC).pk
+    other = second_connection()
+    other.connection.set_autocommit(False)
+    other.execute(lock, [place])
+    engine._hear({TOPIC})
+    assert 0 < engine._step() <= BUSY_SECONDS
+    assert not taken(engine)
+    other.connection.rollback()
+    engine._step()  # nothing more is heard
+    assert len(taken(engine)) == 1
+    assert not looks
+
+
+def test_what_another_process_has_moved_into_the_log_is_claimed(engine: Engine) -> None:
+    send(TOPIC, [1])
+    sequence("default")
+    engine._hear({TOPIC})
+    engine._step()
+    assert len(taken(engine)) == 1
+
+
+def test_while_much_is_sent_it_looks_at_all(engine: Engine, looks: list[float]) -> None:
+    for n in range(FEW + 1):
+        send(TOPIC, [n])
+    engine._hear({TOPIC})
+    engine._step()
+    assert not looks
+    send(TOPIC, [FEW + 1])
+    engine._hear({TOPIC})
+    engine._step()
+    assert len(looks) == 1
+    send(TOPIC, [FEW + 2])
+    engine._hear({TOPIC})
+    engine._step()
+    assert len(looks) == 1
+    assert len(taken(engine)) == FEW + 3
+
+
+def test_without_room_nothing_is_claimed(engine: Engine, looks: list[float]) -> None:
+    (intake,) = engine.intakes
+    intake.prefetch = 1
+    for n in range(2):
+        send(TOPIC, [n])
+        engine._hear({TOPIC})
+        engine._step()
+    assert len(taken(engine)) == 1
+    assert len(looks) == 1
+
+
+def test_what_a_failed_step_has_claimed_is_claimed_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client lives, so nobody else would take it before an hour is over."""
+
+    def fail(*_: Any) -> Opened:
+        monkeypatch.setattr(supply, "open_whole", open_whole)
+        raise OperationalError(2013, "the connection is lost")
+
+    monkeypatch.setattr(supply, "open_whole", fail)
+    send(TOPIC, [1])
+    engine._hear({TOPIC})
+    with pytest.raises(OperationalError):
+        engine._step()
+    engine._step()
+    assert len(taken(engine)) == 1
