@@ -301,9 +301,7 @@ class Engine:
         now = time.monotonic()
         if topics and not whole:
             look_at = min(look_at, now + self._claim_sent(topics))
-        else:
-            look_at = 0.0
-        if look_at <= now:
+        if whole or not topics or look_at <= now:
             pause = self.look()
             look_at = time.monotonic() + pause
         self._look_at = look_at

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,6 +49,7 @@ def looks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return found[-1]
 
     monkeypatch.setattr(engine, "look", counted)
+    engine._look_at = math.inf  # none is due
     return found
 
 
@@ -79,8 +82,10 @@ def test_for_other_topics_it_looks_at_all(
 def test_a_whole_look_comes_in_its_time_however_often_something_is_heard(
     engine: Engine, looks: list[float]
 ) -> None:
+    engine._look_at = time.monotonic() + 60
     engine._hear({TOPIC})
-    assert 0 < engine._step() <= engine_module.LOOK_SECONDS
+    assert 0 < engine._step() <= 60
+    assert not looks
     engine._look_at = 0.0  # its time has come
     engine._hear({TOPIC})
     engine._step()

@@ -11,11 +11,11 @@ from django.db import OperationalError
 
 from streams import Outgoing, ReceivedMessage, consumer, send, send_many
 from streams.conf import settings
+from streams.deliver.poller import FEW
 from streams.log import sequencer
 from streams.models import ConsumerGroup, Cursor, Delivery, Kind, Message, Partition, State
 from streams.operate.topics import create
 from streams.process import arrivals as arrivals_module
-from streams.process.arrivals import FEW
 from streams.process.pool import Wanted
 from tests.consuming import Process
 from tests.faults import Once, Recorder, Severed, statements
