@@ -93,6 +93,11 @@ class Intake:
             for supplies in (*queues[first:], *queues[:first]):
                 yield from supplies[rank : rank + 1]
 
+    @property
+    def supplies(self) -> list[Supply]:
+        # A copy at once: other threads begin and end with a queue.
+        return [supply for some in list(self.queues.values()) for supply in some]
+
     def room(self) -> int:
         return self.prefetch - len(self.out) if self.prefetch else MOST_AHEAD
 
@@ -320,20 +325,20 @@ class Engine:
         wanted = {
             supply.registration.topic: (intake, supply, supply.group.pk)
             for intake in list(self.intakes)
-            for some in list(intake.queues.values())
-            for supply in some
+            for supply in intake.supplies
             if supply.group is not None
         }
         if not topics <= wanted.keys():
             return 0.0
         self._measure()
+        sent_to = [wanted[topic] for topic in topics]
         rows = {
             row[1]: (intake, supply, row)
-            for intake, supply, group_id in (wanted[topic] for topic in topics)
+            for intake, supply, group_id in sent_to
             for row in self._cursors.of(group_id)
         }
         control = self.control.tail.partition
-        groups = [group_id for _intake, _supply, group_id in (wanted[topic] for topic in topics)]
+        groups = [group_id for _intake, _supply, group_id in sent_to]
         places = Places(groups, [(0, place) for place in [*rows, control]])
         due = what_is_due(places, self.using)
         if due.groups:
@@ -356,7 +361,7 @@ class Engine:
             self._few = done.sequenced <= FEW
             news = news or taken is not None
             if done.busy and not done.unsettled:  # whoever is at it may leave something
-                self._again |= {supply.registration.topic}
+                self._again.add(supply.registration.topic)
             elif done.goes_on_in is not None or (done.sequenced and supply.more):
                 pauses.append(done.goes_on_in or 0.0)
         if news:
@@ -392,9 +397,7 @@ class Engine:
         return min(pause, LOOK_SECONDS)
 
     def _open_supplies(self) -> list[Supply]:
-        supplies = [
-            one for intake in self.intakes for some in [*intake.queues.values()] for one in some
-        ]
+        supplies = [supply for intake in self.intakes for supply in intake.supplies]
         if supplies and self.client is None:
             self._register()
         for supply in supplies:
@@ -421,8 +424,6 @@ class Engine:
                 if not self._claim_once(intake, wanted):
                     break
                 found = True
-                if not any(supply.more for supply in intake.in_turn()):
-                    break
             else:
                 self._hungry = True  # there may be more, for which there is no room
         return found

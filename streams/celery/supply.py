@@ -106,7 +106,7 @@ class Supply:
         Return what was claimed, and what the pass leaves to ``claim``.
         """
         if (turns := self._turns_of(client)) is None:
-            return None, Pass(busy=True)
+            return None, Pass(more=True)
         claimed = turns.claim_sent(row, min(most, MAX_ANY_ORDER), HOLD)
         done = turns.claimer.sent
         return self._taken(*claimed) if claimed else None, done

@@ -19,7 +19,7 @@ from streams.celery.supply import Supply
 from streams.deliver.opening import Opened, open_whole
 from streams.deliver.poller import FEW
 from streams.log.sequencer import BUSY_SECONDS, sequence
-from streams.models import Delivery, Partition
+from streams.models import ConsumerGroup, Delivery, Message, Partition
 from tests.sessions import Session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
@@ -195,3 +195,53 @@ def test_what_a_failed_step_has_claimed_is_claimed_again(
         engine._step()
     engine._step()
     assert len(taken(engine)) == 1
+
+
+def consume_letters(engine: Engine) -> Intake:
+    (intake,) = engine.intakes
+    engine.consume(intake, "letters")
+    engine._step()
+    engine._poller._refreshed = -math.inf  # the next look reads which partitions there are
+    engine._hear(set())
+    engine._step()  # there is nothing
+    return intake
+
+
+def test_a_look_claims_from_all_queues(engine: Engine) -> None:
+    consume_letters(engine)
+    for topic in (TOPIC, "celery.letters"):
+        send(topic, [topic])
+    engine._hear(set())
+    engine._step()
+    assert len(taken(engine)) == 2
+
+
+def test_while_there_is_much_the_queues_take_turns(engine: Engine) -> None:
+    intake = consume_letters(engine)
+    intake.prefetch = 1
+    for n in range(4):
+        for topic in (TOPIC, "celery.letters"):
+            send(topic, [n])
+    for _ in range(4):
+        engine._hear(set())
+        engine._step()
+        intake.prefetch += 1
+    assert [queue for _tag, queue, _payload in intake.buffer] in (
+        ["orders", "letters"] * 2,
+        ["letters", "orders"] * 2,
+    )
+
+
+def test_of_a_group_that_is_paused_nothing_is_claimed_and_a_look_moves_what_was_sent(
+    engine: Engine, looks: list[float]
+) -> None:
+    ConsumerGroup.objects.update(paused=True)
+    for supply_ in engine.intakes[0].supplies:
+        supply_._fresh_until = 0.0
+    send(TOPIC, [1])
+    engine._hear({TOPIC})
+    engine._step()
+    assert len(looks) == 1
+    assert not engine._again
+    assert not taken(engine)
+    assert not Message.objects.inbox().exists()

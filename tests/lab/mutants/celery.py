@@ -150,7 +150,7 @@ CELERY = [
     Mutant(
         "what-others-were-about-to-claim-is-not-looked-at-again",
         ENGINE,
-        "                self._again |= {supply.registration.topic}\n",
+        "                self._again.add(supply.registration.topic)\n",
         "                pass\n",
         f"{WAKE_UPS}::test_what_another_process_is_about_to_claim_is_left_to_it_for_a_moment",
         "mysql",
