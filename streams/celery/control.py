@@ -76,12 +76,16 @@ class Tail:
 
     def _end(self) -> int:
         rows = Partition.objects.using(self._using).filter(pk=self.partition)
-        return int(retrying(rows.values_list("next_offset", flat=True).get, self._using))
+        end = retrying(rows.values_list("next_offset", flat=True).first, self._using)
+        if end is None:  # somebody has deleted the topic: it is made again
+            self._partition = 0
+        return int(end or 0)
 
     def end_in(self, due: Due) -> int | None:
-        """Return where the log ends, as far as a look knows."""
-        known = [due.logs.get(self._partition), ends.end(self._partition, self._using)]
-        return max((end.offset for end in known if end is not None), default=None)
+        """Return where the log ends; None if the look does not know its partition."""
+        looked = due.logs.get(self._partition)
+        seen = ends.end(self._partition, self._using) or looked  # it was sequenced after the look
+        return max(looked.offset, seen.offset) if looked and seen else None
 
     def read(self, end: int | None = None) -> list[Any]:
         """Return what has come since the last time."""

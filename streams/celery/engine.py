@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import Error, connections, reset_queries
+from django.db import connections, reset_queries
 from django.db.backends.signals import connection_created
 
 from streams.api import Outgoing
@@ -32,7 +32,6 @@ from streams.database.retrying import PATIENCE, transient
 from streams.deliver.due import Places, what_is_due
 from streams.deliver.own_cursors import OwnCursors
 from streams.deliver.poller import FEW, Poller
-from streams.errors import StreamsError
 from streams.log import kept_ends
 from streams.log.sequencer import BUSY_SECONDS, sequence
 from streams.log.topics import resolve
@@ -183,7 +182,7 @@ class Engine:
         try:
             with forks.at_work():
                 pause = work()
-        except (Error, StreamsError) as error:
+        except Exception as error:
             connections[self.using].close()
             if not transient(error):
                 logger.exception("The broker has failed", extra=event("celery.failed"))

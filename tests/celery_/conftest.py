@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -77,4 +78,15 @@ def pool(spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     broker._backend_cache = None
     broker._local = type(broker._local)()
     yield Pool(spawn)
+    close_connections(broker)
     broker.close()
+
+
+def close_connections(app: Any) -> None:
+    """Close what kombu keeps open for ``app``: an engine would go on in the next test's tables."""
+    from streams.celery import engine
+
+    for pool in (app.amqp.producer_pool, app.pool):
+        pool.force_close_all(close_pool=False)
+        pool.setup()
+    assert not engine._running

@@ -245,12 +245,15 @@ def priorities() -> None:
 def events() -> None:
     seen: list[str] = []
 
-    def read() -> None:
-        with broker.connection() as connection:
-            handlers = {"task-succeeded": lambda event: seen.append(event["uuid"])}
-            broker.events.Receiver(connection, handlers).capture(limit=None, timeout=30)
+    handlers = {"task-succeeded": lambda event: seen.append(event["uuid"])}
+    receiver = broker.events.Receiver(broker.connection(), handlers)
 
-    Thread(target=read, daemon=True).start()
+    def read() -> None:
+        with receiver.connection:
+            receiver.capture(limit=None, timeout=30)
+
+    thread = Thread(target=read, daemon=True)
+    thread.start()
     sent: list[str] = []
 
     def came() -> bool:
@@ -259,6 +262,8 @@ def events() -> None:
         return bool(set(sent) & set(seen))
 
     wait_for(came)
+    receiver.should_stop = True
+    thread.join()
 
 
 @feature

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError
@@ -19,7 +21,8 @@ from streams.celery.supply import Supply
 from streams.deliver.opening import Opened, open_whole
 from streams.deliver.poller import FEW
 from streams.log.sequencer import BUSY_SECONDS, sequence
-from streams.models import ConsumerGroup, Delivery, Message, Partition
+from streams.models import ConsumerGroup, Delivery, Message, Partition, Topic
+from streams.operate.topic_deletion import TopicDeletion
 from tests.sessions import Session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
@@ -245,3 +248,38 @@ def test_of_a_group_that_is_paused_nothing_is_claimed_and_a_look_moves_what_was_
     assert not engine._again
     assert not taken(engine)
     assert not Message.objects.inbox().exists()
+
+
+def test_a_control_topic_that_is_deleted_under_a_worker_is_made_again(engine: Engine) -> None:
+    """Its worker goes on with tasks, and hears the commands that come then."""
+
+    def look() -> None:
+        engine._poller._refreshed = -math.inf  # it reads which partitions there are
+        engine.look()
+
+    box = engine.control.declare("commands")
+    box.bindings.add(("celery.pidbox", "fanout", "", None))
+    place = '{"properties": {"delivery_info": {"exchange": "celery.pidbox"}}}'
+    look()
+    send(engine.naming.control, {"method": "one"}, headers={"kombu": place})
+    look()
+    topic = Topic.objects.get(name=engine.naming.control)
+    deletion = TopicDeletion(topic, "default", force=True)
+    deletion.close()
+    deletion.finish()
+    look()
+    look()
+    send(TOPIC, [1])
+    send(engine.naming.control, {"method": "two"}, headers={"kombu": place})
+    look()
+    assert len(taken(engine)) == 1
+    methods = [json.loads(payload["body"])["method"] for payload, _row in box.messages]
+    assert methods == ["one", "two"]
+
+
+def test_no_error_ends_the_thread_that_fetches(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "_step", Mock(side_effect=ZeroDivisionError))
+    assert engine._guarded(engine._step) == engine_module.AFTER_ERROR_SECONDS
+    assert "The broker has failed" in caplog.text
