@@ -2,7 +2,7 @@
 
 Their source distributions are fetched by pip into the cache, and checked: nothing of them is here.
 Each deviation has a name and a reason. The run fails if a test fails that is not among them, and if
-one passes that is.
+one passes that is; but tests that Celery itself calls flaky may do either.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Suite:
     sha256: str
     tests: tuple[str, ...]
     deviations: dict[str, str] = field(default_factory=dict)
+    flaky: dict[str, str] = field(default_factory=dict)  # these may fail or pass
     files: dict[str, str] = field(default_factory=dict)  # that are added, by path
 
     @property
@@ -95,6 +96,8 @@ TOO_LONG = (
     "its tasks sleep 30 seconds in the one process of the worker, and it waits for all of them,"
     " within its own limit of 20: no broker makes that shorter"
 )
+NOT_JSON = "it puts an object into the properties of a message that JSON cannot hold"
+FLAKY = "Celery calls it flaky and repeats it; where it fails, it fails with the broker Redis, too"
 NO_PRIORITY = (
     "a queue of one process has no priorities: commands and replies come as they were sent"
 )
@@ -110,6 +113,7 @@ SUITES = {
             "TestPriority::test_publish_requeue_consume": ONE_EACH,
             "TestPriority::test_simple_buffer_publish_consume": NO_PRIORITY,
         },
+        {},
         {"t/integration/test_ems.py": CONNECTIONS, "ems_set_up.py": SET_UP},
     ),
     "celery": Suite(
@@ -117,7 +121,16 @@ SUITES = {
         "5.7.0",
         "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0",
         ("t/integration/test_canvas.py", "t/integration/test_tasks.py"),
-        {"test_tasks::test_revoked_by_headers_complex_canvas": TOO_LONG},
+        {
+            "test_tasks::test_revoked_by_headers_complex_canvas": TOO_LONG,
+            "test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication"
+            "[redis-group-ids]": NOT_JSON,
+        },
+        {
+            "test_chord::test_chord_on_error": FLAKY,
+            "test_trace_log_arguments::test_task_success": FLAKY,
+            "test_trace_log_arguments::test_task_failed": FLAKY,
+        },
         {"ems_set_up.py": SET_UP},
     ),
 }
@@ -178,10 +191,11 @@ def run(suite: Suite, words: list[str]) -> bool:
     counts = {kind: list(found.values()).count(kind) for kind in ("passed", "failed", "skipped")}
     failed = {test for test, kind in found.items() if kind == "failed"}
     passed = {test for test, kind in found.items() if kind == "passed"}
-    new, gone = failed - suite.deviations.keys(), passed & suite.deviations.keys()
+    known = suite.deviations | suite.flaky
+    new, gone = failed - known.keys(), passed & suite.deviations.keys()
     print(f"{suite.name}: {counts}")
-    for test in sorted(failed & suite.deviations.keys()):
-        print(f"  {test}: {suite.deviations[test]}")
+    for test in sorted(failed & known.keys()):
+        print(f"  {test}: {known[test]}")
     for test in sorted(new):
         print(f"  *** {test} failed")
     for test in sorted(gone):
