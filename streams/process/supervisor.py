@@ -272,15 +272,15 @@ class Supervisor:
         for thread in (*self._keepers, *filter(None, [self._leaving])):
             thread.join(timeout=max(0.0, self._leave_until - time.monotonic()))
         self._progress.say_end()
-        # Whoever finds it when the process has ended knows which calls were left.
-        self._file.close(keep=self.working)
-        self._close_broadcasts()
+        self._undo()
 
     def _undo(self) -> None:
         """Undo what was made; another one may be made for this database, as when it was away."""
-        self._file.close()
+        # Whoever finds it when the process has ended knows which calls were left.
+        self._file.close(keep=self.working)
         self._close_broadcasts()
-        self._idle_limit.remove()
+        if not self.working:
+            self._idle_limit.remove()
 
     def _close_broadcasts(self) -> None:
         """Free the names of the broadcast consumers if all workers have ended.

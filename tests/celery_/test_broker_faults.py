@@ -253,7 +253,7 @@ def test_while_the_database_is_away_the_worker_waits(
         child.expect("waits for the database")
         relay.start()
     all_done(marks, names, child)
-    assert repeated(marks) == 0
+    assert repeated(marks) == 0, child.text()
     child.terminate()
     child.succeed()
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError, connection, connections, transaction
 
 from streams import consumer, send
@@ -50,6 +51,21 @@ def test_a_connection_may_be_silent_for_the_longest_call_and_a_margin():
     limit = IdleLimit("default", [timedelta(seconds=60), timedelta(seconds=600)])
     limit.install()
     assert wait_timeout() == 610
+
+
+def test_a_consumer_that_has_ended_leaves_the_connections_as_the_project_has_them(monkeypatch):
+    """A project may drain in its own process: in its tests, or behind a button."""
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 7)
+    consumer("orders", group="mail", start="earliest")(print)
+    send("orders", {})
+    call_command("ems_consume", "--drain", "--group", "mail", verbosity=0)
+    assert connections.settings["default"]["CONN_MAX_AGE"] == 7
+    connection.ensure_connection()
+    assert connection.close_at is not None
+    if connection.vendor == "mysql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@SESSION.wait_timeout = @@GLOBAL.wait_timeout")
+            assert cursor.fetchone() == (1,)
 
 
 @pytest.mark.mysql

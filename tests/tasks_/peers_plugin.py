@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tests.conftest import _steps_are_asked, quick_emptying
 from tests.settings import FOLDER
+
+__all__ = ["_steps_are_asked", "quick_emptying"]  # fixtures that every test uses
 
 
 def pytest_configure() -> None:
