@@ -40,6 +40,8 @@ class Hand:
     alone: bool
     settled: int = 0
     begun: int = 0
+    # Whether somebody has begun to split it: its row may have been split, with the reply lost.
+    splitting: bool = False
     since: float = field(default_factory=time.monotonic)
     extended: float = field(default_factory=time.monotonic)
 
@@ -178,7 +180,8 @@ class Hands:
             ended, self._ended = self._ended, set()
             failed, self._failed = self._failed, []
         try:
-            self._settle(ended)
+            # What has ended of one that was to be split is its parts' to write.
+            self._settle(hand for hand in ended if not hand.splitting)
             while failed:
                 self._fail(*failed[0])
                 del failed[0]
@@ -234,8 +237,11 @@ class Hands:
 
     def _part(self, hand: Hand, offset: int) -> Hand:
         """Split what is in hand; return the hand that has ``offset`` only. Raises LeaseLost."""
-        self._settle([hand])
-        parts = split(hand.delivery, {offset})
+        tried = hand.splitting
+        if not tried:
+            self._settle([hand])
+            hand.splitting = True
+        parts = split(hand.delivery, {offset}, tried=tried)
         with self._lock:
             hands = [self._hand(hand.supply, part) for part in parts]
             for one in hands:
@@ -248,11 +254,15 @@ class Hands:
                         self._ended.add(one)
                 one.note()
             for tag, (owner, at) in self._places.items():
-                if owner is hand:
-                    self._places[tag] = (next(o for o in hands if at in o.delivery.offsets), at)
+                for one in hands:
+                    if owner is hand and at in one.delivery.offsets:
+                        self._places[tag] = (one, at)
             self._ended.discard(hand)
         self._drop(hand)
-        return next(one for one in hands if offset in one.delivery.offsets)
+        for one in hands:
+            if list(one.delivery.offsets) == [offset]:
+                return one
+        raise LeaseLost
 
     def _drop(self, hand: Hand) -> None:
         with self._lock:

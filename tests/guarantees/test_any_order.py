@@ -143,6 +143,31 @@ def test_a_try_whose_reply_was_lost_is_not_lost() -> None:
     assert settle_any_order([ends], "default") == []
 
 
+def test_what_an_earlier_call_has_written_is_not_lost_when_more_has_ended_since() -> None:
+    """While the database was away, the call gave up without a reply, and other messages ended."""
+    delivery, other = claimed(4), claimed(3)
+    assert settled(delivery, {1}) == []
+    delivery.settled, delivery.progress = None, 0  # as if nobody had heard of it
+    ends = [Ends(delivery, 0b1011), Ends(other, 0b001)]
+    assert settle_any_order(ends, "default") == []
+    assert settled(delivery, {0, 1, 2, 3}) == []
+    assert settled(other, set(other.offsets)) == []
+    assert set(Delivery.objects.values_list("state", flat=True)) == {State.DONE}
+    assert audit("default") == []
+
+
+def test_a_split_that_an_earlier_call_has_made_is_found() -> None:
+    delivery = claimed(6)
+    settled(delivery, {1})
+    made = split(delivery, {2})
+    assert split(delivery, {2}, tried=True) == made
+    with pytest.raises(LeaseLost):
+        split(delivery, {2})
+    Delivery.objects.update(token="another")
+    with pytest.raises(LeaseLost):
+        split(delivery, {2}, tried=True)
+
+
 @pytest.mark.mysql
 @pytest.mark.parametrize("point", range(1, 13))
 @pytest.mark.parametrize("done", [False, True])

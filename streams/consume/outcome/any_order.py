@@ -8,7 +8,7 @@ row that has ended, and each stretch of the rest is a delivery like any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -66,23 +66,24 @@ def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
     """Record what is settled of these deliveries, in one statement; return those that are lost.
 
     None of them is a retry, whose row would have to go, and none of an ordered group ends by it:
-    its cursor would have to move. What an earlier try has written, whose reply was lost, is not
-    lost.
+    its cursor would have to move. What was written before, also by an earlier call, and whose reply
+    was lost, is not lost.
     """
+
     if not ends:
         return []
-    statement, parameters = _update(ends, connections[using].vendor)
 
     def write() -> list[Delivery]:
-        if execute(using, statement, parameters) == len(ends):
-            return []
-        rows = Delivery.objects.using(using).filter(pk__in=[one.delivery.pk for one in ends])
-        there = {pk: rest for pk, *rest in rows.values_list("pk", "token", "settled")}
-        return [
-            one.delivery
-            for one in ends
-            if there.get(one.delivery.pk) != [one.delivery.token, one.settled]
-        ]
+        while execute(using, *_update(ends, connections[using].vendor)) < len(ends):
+            rows = Delivery.objects.using(using).filter(pk__in=[one.delivery.pk for one in ends])
+            there = {pk: rest for pk, *rest in rows.values_list("pk", "token", "settled")}
+            if not _caught_up(ends, there):
+                return [
+                    one.delivery
+                    for one in ends
+                    if there.get(one.delivery.pk) != [one.delivery.token, one.settled]
+                ]
+        return []
 
     lost = retrying(write, using)
     gone = {delivery.pk for delivery in lost}
@@ -90,6 +91,21 @@ def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
         if one.delivery.pk not in gone:
             one.delivery.settled, one.delivery.progress = one.settled, one.progress
     return lost
+
+
+def _caught_up(ends: Sequence[Ends], there: Mapping[int, list[Any]]) -> bool:
+    """Go on from what earlier calls have written, whose replies were lost; tell whether some was.
+
+    ``there``: the token and the bits of each row. Bits that are not ours are of another holder.
+    """
+    found = False
+    for one in ends:
+        token, settled = there.get(one.delivery.pk, ("", None))
+        written, known = settled or 0, one.delivery.settled or 0
+        ours = token == one.delivery.token and not written & ~one.settled
+        if ours and written not in (known, one.settled):
+            one.delivery.settled, found = written, True
+    return found
 
 
 def _update(ends: Sequence[Ends], vendor: str) -> tuple[str, list[Any]]:
@@ -109,16 +125,18 @@ def split(
     delivery: Delivery,
     apart: Collection[int] = (),
     among: DeliveryQuerySet | None = None,
+    *,
+    tried: bool = False,
 ) -> list[Delivery]:
     """Give each part of the delivery a row of its own; return those that are open.
 
     A part is a stretch of settled offsets, which has ended, one of the offsets ``apart``, or a
     stretch of the others. The holder stays the same. ``among``: the row must be one of these, by
-    default one that is held by the token. Raises LeaseLost.
+    default one that is held by the token. ``tried``: an earlier call with the same ``apart`` may
+    have done it, whose reply was lost. Raises LeaseLost.
     """
     if not (delivery.settled or apart):
         return [delivery]
-    tried = False
 
     def write() -> list[Delivery]:
         nonlocal tried
@@ -131,12 +149,13 @@ def split(
             rows = delivery.held() if among is None else among.filter(pk=delivery.pk)
             rows = rows.filter(last_offset=delivery.last_offset, settled=delivery.settled)
             row = rows.select_for_update().first()
-            if row is None and again:  # an earlier try, whose reply was lost, may have done it
-                same = Delivery.objects.using(delivery.using).filter(**place, token=delivery.token)
-                return list(same.open().order_by("first_offset"))
-            if row is None:
+            if row is not None:
+                return _written(row, list(_parts(row, apart)))
+            same = Delivery.objects.using(delivery.using).filter(**place, token=delivery.token)
+            parts = list(same.open().order_by("first_offset")) if again else []
+            if not parts:
                 raise LeaseLost
-            return _written(row, list(_parts(row, apart)))
+            return parts
 
     found = retrying(write, delivery.using)
     for part in found:
