@@ -18,6 +18,9 @@ TESTS = "tests/guarantees/test_any_order.py"
 BROKER = "tests/celery_/test_broker.py"
 FAULTS = "tests/celery_/test_broker_faults.py"
 WAKE_UPS = "tests/celery_/test_wake_ups.py"
+HANDS = "tests/celery_/test_hands.py"
+HANDS_OF = "streams/celery/hands.py"
+CONTROL = "streams/celery/control.py"
 
 CELERY = [
     Mutant(
@@ -161,5 +164,43 @@ CELERY = [
         "        if due.groups:\n            return 0.0\n",
         "",
         f"{WAKE_UPS}::test_what_another_process_has_moved_into_the_log_is_claimed",
+    ),
+    Mutant(
+        "what-an-earlier-call-has-written-is-lost",
+        ORDER,
+        "            if not _caught_up(ends, there):",
+        "            if True:",
+        f"{HANDS}::test_a_write_that_was_given_up_is_made_again_whole",
+        "mysql",
+    ),
+    Mutant(
+        "bits-of-another-holder-are-gone-on-from",
+        ORDER,
+        "        ours = token == one.delivery.token and not written & ~one.settled\n",
+        "        ours = token == one.delivery.token\n",
+        f"{TESTS}::test_who_has_lost_the_delivery_changes_nothing",
+    ),
+    Mutant(
+        "a-split-that-was-given-up-is-lost",
+        HANDS_OF,
+        "tried=tried",
+        "tried=False",
+        f"{HANDS}::test_a_write_that_was_given_up_is_made_again_whole",
+        "mysql",
+    ),
+    Mutant(
+        "what-ends-of-a-delivery-that-may-be-split-is-written-to-its-row",
+        HANDS_OF,
+        "for hand in ended if not hand.splitting)",
+        "for hand in ended)",
+        f"{HANDS}::test_a_write_that_was_given_up_is_made_again_whole",
+        "mysql",
+    ),
+    Mutant(
+        "a-control-topic-that-is-deleted-is-not-made-again",
+        CONTROL,
+        "            self._partition = 0\n        return int(end or 0)",
+        "            pass\n        return int(end or 0)",
+        f"{WAKE_UPS}::test_a_control_topic_that_is_deleted_under_a_worker_is_made_again",
     ),
 ]
