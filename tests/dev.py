@@ -117,7 +117,9 @@ def legs_of_databases(
         there = [db for db in there if db in options.db]
         missing = [f"{db}: no server is available" for db in options.db if db not in there]
         main = [db for db in there if db in DATABASES]
-        tiers = {"EMS_TEST_TIER": tier, "EMS_TEST_DATABASES": ",".join(main)}
+        tiers = {"EMS_TEST_TIER": tier}
+        if main:  # a further server alone runs what its kind can run
+            tiers["EMS_TEST_DATABASES"] = ",".join(main)
         legs = [
             Leg(db, python, options.rest, {**env, **tiers, **of_leg(db, env)}, bool(options.rest))
             for db in there

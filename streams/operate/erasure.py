@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from streams import body as bodies
 from streams.database.binary_log import bodies_left_out
@@ -161,16 +161,12 @@ def _of_topic(
 ) -> Erasure:
     for partition in Partition.objects.using(using).filter(topic=topic).order_by("pk"):
         for rows in _messages(subject, partition, using):
-            ids = [row.pk for row in rows]
-            offsets = [row.offset for row in rows if row.offset is not None]
+            others = 0
             if erases:
-                _overwrite(Message, Q(partition=partition.pk), ids, using)
-                _wait_for_outcomes(partition, offsets, using)
-                place = {"partition": partition.pk, "offset__in": offsets}
-                retries = RetryMessage.objects.using(using).filter(**place).exclude(last_error="")
-                retrying(lambda retries=retries: retries.update(last_error=""), using)  # type: ignore[misc]
+                others = retrying(_erase_messages, using, topic, partition, rows, using)
+                _wait_for_outcomes(partition, rows, using)
+                retrying(_clear_errors, using, partition, rows, using)  # written meanwhile
             open_ = [row for row in rows if _is_unfinished(topic, row, using)]
-            others = sum(other(using, topic.name, ids) for other in OTHERS) if erases else 0
             found = replace(
                 found,
                 messages=found.messages + len(rows),
@@ -190,21 +186,42 @@ def _of_topic(
     )
 
 
+def _erase_messages(topic: Topic, partition: Partition, rows: Sequence[Message], using: str) -> int:
+    """Erase messages and what repeats them; return how many rows of other apps these were.
+
+    In one transaction: whoever erases again after a death finds no message that is erased.
+    """
+    ids = [row.pk for row in rows]
+    messages = Message.objects.using(using).filter(partition=partition.pk, pk__in=ids)
+    with bodies_left_out(using), own_transaction(using):
+        messages.update(**_TOMBSTONE)
+        # Before the retries: a task with atomic=True locks them in this order.
+        others = sum(other(using, topic.name, ids) for other in OTHERS)
+        _clear_errors(partition, rows, using)
+    return others
+
+
+def _clear_errors(partition: Partition, rows: Sequence[Message], using: str) -> None:
+    offsets = [row.offset for row in rows if row.offset is not None]
+    retries = RetryMessage.objects.using(using).filter(partition=partition.pk, offset__in=offsets)
+    retries.exclude(last_error="").update(last_error="")
+
+
 def _messages(subject: DataSubject, partition: Partition, using: str) -> Iterator[list[Message]]:
-    """Yield their messages of the log, by ranges of offsets, and then those of the inbox."""
+    """Yield at most STEP of their messages at once: of the log by offsets, then of the inbox."""
     rows = Message.objects.using(using).filter(partition=partition.pk)
     end = Partition.objects.using(using).get(pk=partition.pk).next_offset
     step = STEP if subject.key is None else SEARCHED
     for start in range(partition.first_offset, end, step):
-        some = rows.filter(subject.rows, offset__gte=start, offset__lt=start + step)
-        if mine := [row for row in some if subject.owns(row)]:
-            yield mine
-    if mine := [row for row in rows.filter(subject.rows, offset=None) if subject.owns(row)]:
-        yield mine
-    # What got its offset meanwhile.
-    late = rows.filter(subject.rows, offset__gte=end)
-    if mine := [row for row in late if subject.owns(row)]:
-        yield mine
+        yield from _of(subject, rows.filter(offset__gte=start, offset__lt=start + step))
+    yield from _of(subject, rows.filter(offset=None))
+    yield from _of(subject, rows.filter(offset__gte=end))  # they got their offsets meanwhile
+
+
+def _of(subject: DataSubject, rows: QuerySet[Message]) -> Iterator[list[Message]]:
+    mine = [row for row in rows.filter(subject.rows) if subject.owns(row)]
+    for start in range(0, len(mine), STEP):
+        yield mine[start : start + STEP]
 
 
 def _overwrite(model: Any, still: Q, ids: Sequence[int], using: str, **more: Any) -> None:
@@ -220,11 +237,12 @@ def _overwrite(model: Any, still: Q, ids: Sequence[int], using: str, **more: Any
         retrying(write, using)
 
 
-def _wait_for_outcomes(partition: Partition, offsets: Sequence[int], using: str) -> None:
+def _wait_for_outcomes(partition: Partition, rows: Sequence[Message], using: str) -> None:
     """Wait until no transaction is open that may have copied one of them into a dead letter.
 
     It has locked its delivery before. A handler with atomic=True is waited for, too.
     """
+    offsets = [row.offset for row in rows if row.offset is not None]
     if not offsets or connections[using].vendor == "sqlite":  # there is one writer at a time
         return
     open_ = Delivery.objects.using(using).filter(

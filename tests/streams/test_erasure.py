@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from io import StringIO
+from itertools import count
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.utils import timezone
 
 from streams import Reject, consumer, send
+from streams.chaos.forks import in_fork
+from streams.contrib.tasks.compat import TaskResultStatus
+from streams.contrib.tasks.models import TaskRun
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.errors import InvalidValue
@@ -19,6 +25,7 @@ from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
 from streams.observe.audit.walk import audit
 from streams.operate.erasure import ERASED, DataSubject, erase, find
 from tests.consuming import Process
+from tests.faults import Guillotine
 from tests.processes import wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -119,6 +126,49 @@ def test_the_error_of_a_waiting_retry_is_erased_too() -> None:
     assert find(DataSubject(key="17"), "default").unfinished == 1
     erase(DataSubject(key="17"), "default", *WHO)
     assert RetryMessage.objects.get().last_error == ""
+
+
+def _erase_until(point: int) -> None:
+    Guillotine(point).install()
+    erase(DataSubject(key="17"), "default", *WHO)
+
+
+@pytest.mark.every_database
+def test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again() -> None:
+    """A message that is erased is not found again; what repeats it must not be left."""
+
+    def handle(message: Any) -> None:
+        raise (
+            Reject("ann@example.com") if message.body.get("bad") else ValueError("ann@example.com")
+        )
+
+    consumer("tasks.mails", group="mail")(handle)
+    process = Process("mail")
+    for point in count(1):
+        numbers = [send("tasks.mails", body, key="17").message_id for body in (BODY, {"bad": 1})]
+        sequence("default")
+        process.run_until_idle()
+        TaskRun.objects.create(
+            result_id=str(numbers[0]),
+            message_id=numbers[0],
+            backend="default",
+            queue="mails",
+            path="shop.tasks.mail",
+            arguments={"args": ["ann@example.com"], "kwargs": {}},
+            enqueued_at=timezone.now(),
+            status=TaskResultStatus.SUCCESSFUL,
+            return_value="ann@example.com",
+        )
+        status = in_fork(partial(_erase_until, point))
+        assert status in (0, -9)
+        erase(DataSubject(key="17"), "default", *WHO)
+        assert set(map(json.dumps, bodies())) == {"null"}, point
+        assert set(RetryMessage.objects.values_list("last_error", flat=True)) == {""}, point
+        assert set(DeadMessage.objects.values_list("error", "traceback")) == {("", "")}, point
+        assert set(TaskRun.objects.values_list("return_value", flat=True)) == {None}, point
+        if status == 0:
+            break
+    assert point > 10  # it did die at many places
 
 
 @pytest.mark.mysql

@@ -34,10 +34,17 @@ DEPLOYED = [
         "mysql",
     ),
     Mutant(
+        "what-repeats-a-message-is-erased-after-it",
+        ERASURE,
+        "        _clear_errors(partition, rows, using)\n    return others",
+        "        pass\n    return others",
+        f"{ERASING}::test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again",
+    ),
+    Mutant(
         "the-inbox-is-left-at-an-erasure",
         ERASURE,
-        "rows.filter(subject.rows, offset=None)",
-        "rows.filter(subject.rows, offset=-1)",
+        "rows.filter(offset=None)",
+        "rows.filter(offset=-1)",
         f"{ERASING}::test_what_groups_have_not_handled_is_erased_by_force_only",
     ),
     Mutant(
