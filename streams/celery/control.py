@@ -6,6 +6,7 @@ for the queues that it has declared, and leaves the rest; so these queues end wi
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import deque
@@ -21,8 +22,11 @@ from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
 from streams.log.topics import TopicInfo, resolve
+from streams.logs import event
 from streams.models import Message, Partition, Topic
 from streams.produce.send import send
+
+logger = logging.getLogger("streams.celery")
 
 # What is older has been read, or nobody waits for it any more.
 RETENTION_SECONDS = 3600
@@ -65,9 +69,17 @@ class Tail:
     def partition(self) -> int:
         """The id of its partition; the topic is made if it is missing."""
         if not self._partition:
-            info = opened_topic(self._topic, self._using, RETENTION_SECONDS)
-            self._partition = info.partitions[0][0]
+            self.open()
         return self._partition
+
+    def open(self) -> None:
+        """Make the topic if it is missing, also if it was deleted while it was read."""
+        (partition, _number), *_ = opened_topic(
+            self._topic, self._using, RETENTION_SECONDS
+        ).partitions
+        if self._partition not in (0, partition):
+            self.position = 0
+        self._partition = partition
 
     def begin_at_end(self) -> None:
         """Read from now on, unless it is read already."""
@@ -77,15 +89,18 @@ class Tail:
     def _end(self) -> int:
         rows = Partition.objects.using(self._using).filter(pk=self.partition)
         end = retrying(rows.values_list("next_offset", flat=True).first, self._using)
-        if end is None:  # somebody has deleted the topic: it is made again
+        if end is None:  # the topic was deleted; the next use of `partition` makes it again
             self._partition = 0
         return int(end or 0)
 
     def end_in(self, due: Due) -> int | None:
         """Return where the log ends; None if the look does not know its partition."""
         looked = due.logs.get(self._partition)
-        seen = ends.end(self._partition, self._using) or looked  # it was sequenced after the look
-        return max(looked.offset, seen.offset) if looked and seen else None
+        if looked is None:
+            return None
+        # What was sequenced since the look is only in `ends`.
+        seen = ends.end(self._partition, self._using)
+        return max(looked.offset, seen.offset if seen else 0)
 
     def read(self, end: int | None = None) -> list[Any]:
         """Return what has come since the last time."""
@@ -155,7 +170,12 @@ class Control:
         self.tail.begin_at_end()
         found = False
         for row in self.tail.read(self.tail.end_in(due)):
-            payload = payload_of(row)
+            try:
+                payload = payload_of(row)
+            except Exception:  # somebody has sent what is not of kombu
+                dropped = event("celery.dropped")
+                logger.exception("%s is left out: it cannot be read", row, extra=dropped)
+                continue
             info = payload["properties"]["delivery_info"]
             place = info.get("exchange") or "", info.get("routing_key") or ""
             for box in list(self.boxes.values()):

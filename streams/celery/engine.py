@@ -32,6 +32,7 @@ from streams.database.retrying import PATIENCE, transient
 from streams.deliver.due import Places, what_is_due
 from streams.deliver.own_cursors import OwnCursors
 from streams.deliver.poller import FEW, Poller
+from streams.errors import InvalidMessage, TopicDenied, UnknownTopic
 from streams.log import kept_ends
 from streams.log.sequencer import BUSY_SECONDS, sequence
 from streams.log.topics import resolve
@@ -67,6 +68,7 @@ TOGETHER_SECONDS = 0.003
 LEAVE_SECONDS = 5.0
 LOOK_DEATHS_SECONDS = 1.0
 PURGE_SECONDS = 2.0
+NEVER_SENT = (InvalidMessage, TopicDenied, UnknownTopic)
 # The most of what is to be published that waits for a database that is away.
 MOST_OUTGOING = 10_000
 
@@ -287,8 +289,8 @@ class Engine:
             if supply.group is None:
                 self.client.join(supply.open().pk)
             if taken := supply.claim(self.client.client_id, 1):
-                ((tag, message),) = self.hands.take(supply, taken)
-                return tag, payload_of(message, taken.delivery.attempt)
+                for one in self._read(supply, taken):
+                    return one
         return None
 
     def _supplies_of(self, queue: str) -> list[Supply]:
@@ -377,11 +379,7 @@ class Engine:
         self._unsure = True
         while self._asked:
             self._asked.popleft()()
-        while self._outgoing:
-            waiting = [self._outgoing[n] for n in range(min(len(self._outgoing), 200))]
-            send_many(waiting, using=self.using)
-            for _one in waiting:
-                self._outgoing.popleft()
+        self._send_outgoing()
         supplies = self._open_supplies()
         look = self._poller.look([supply.group.pk for supply in supplies if supply.group])
         self._few = look.done.sequenced <= FEW
@@ -394,6 +392,26 @@ class Engine:
         pause = self._poller.pause(look, woken=found or news, told=told)
         self._unsure = False
         return min(pause, LOOK_SECONDS)
+
+    def _send_outgoing(self) -> None:
+        """Send what is for other processes. What can never be sent is dropped, and said."""
+        while self._outgoing:
+            waiting = [self._outgoing[n] for n in range(min(len(self._outgoing), 200))]
+            try:
+                send_many(waiting, using=self.using)
+            except NEVER_SENT:
+                self.control.tail.open()  # it may have been deleted
+                for one in waiting:
+                    try:
+                        send_many([one], using=self.using)
+                    except NEVER_SENT as error:
+                        logger.warning(
+                            "A message for %s is dropped: %s",
+                            *(one.topic, error),
+                            extra=event("celery.dropped"),
+                        )
+            for _one in waiting:
+                self._outgoing.popleft()
 
     def _open_supplies(self) -> list[Supply]:
         supplies = [supply for intake in self.intakes for supply in intake.supplies]
@@ -440,13 +458,23 @@ class Engine:
 
     def _have(self, intake: Intake, supply: Supply, taken: Taken) -> None:
         """Have in hand what was claimed, for a channel."""
+        for tag, payload in self._read(supply, taken):
+            intake.buffer.append((tag, supply.queue, payload))
+
+    def _read(self, supply: Supply, taken: Taken) -> Iterator[tuple[int, Payload]]:
+        """Yield the messages of a claim with their tags; what cannot be read is a dead letter."""
         assert self.hands is not None  # noqa: S101 - whoever claims has registered
         for tag, message in self.hands.take(supply, taken):
-            payload = payload_of(message, taken.delivery.attempt)
-            if is_too_old(message, payload):
+            try:
+                payload = payload_of(message, taken.delivery.attempt)
+                too_old = is_too_old(message, payload)
+            except Exception as error:  # noqa: BLE001 - anybody may send to the topic of a queue
+                self.hands.reject(tag, requeue=False, reason=f"no message of kombu: {error!r}")
+                continue
+            if too_old:
                 self.hands.ack(tag)
             else:
-                intake.buffer.append((tag, supply.queue, payload))
+                yield tag, payload
 
     def _measure(self) -> None:
         """Measure how many messages end in a second."""
@@ -470,11 +498,11 @@ class Engine:
 
         def step() -> float:
             nonlocal renew_at
-            wrote = hands.flush()
             lock.keep()
             if time.monotonic() >= renew_at:
                 self._renew(client, hands)
                 renew_at = time.monotonic() + RENEW_SECONDS
+            wrote = hands.flush()  # an error of it must not end the lease
             return TOGETHER_SECONDS if wrote else 0.0
 
         while not self._stopping:

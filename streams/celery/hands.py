@@ -40,7 +40,8 @@ class Hand:
     alone: bool
     settled: int = 0
     begun: int = 0
-    # Whether somebody has begun to split it: its row may have been split, with the reply lost.
+    # A split of it has begun, and may have been committed without a reply. From then on only its
+    # parts are written.
     splitting: bool = False
     since: float = field(default_factory=time.monotonic)
     extended: float = field(default_factory=time.monotonic)
@@ -48,6 +49,10 @@ class Hand:
     @property
     def in_any_order(self) -> bool:
         return self.delivery.kind != Kind.RETRY
+
+    def has(self, token: str, offset: int) -> bool:
+        """Tell whether it has an offset of the claim of ``token``; parts of a claim share it."""
+        return self.delivery.token == token and offset in self.delivery.offsets
 
     def bit(self, offset: int) -> int:
         return 1 << (offset - self.delivery.first_offset)
@@ -135,9 +140,9 @@ class Hands:
             self.settled += 1
         return True
 
-    def reject(self, tag: int, *, requeue: bool) -> bool:
+    def reject(self, tag: int, *, requeue: bool, reason: str = "rejected") -> bool:
         """Note that a message has failed: it comes back at once, or is a dead letter."""
-        return self._end(tag, Retry("requeued", delay=0) if requeue else Reject("rejected"))
+        return self._end(tag, Retry("requeued", delay=0) if requeue else Reject(reason))
 
     def give_back_one(self, tag: int) -> bool:
         """Note that a message is not handled here; it has spent no attempt."""
@@ -180,7 +185,7 @@ class Hands:
             ended, self._ended = self._ended, set()
             failed, self._failed = self._failed, []
         try:
-            # What has ended of one that was to be split is its parts' to write.
+            # A hand that is being split is left out: _part passes what has ended to its parts.
             self._settle(hand for hand in ended if not hand.splitting)
             while failed:
                 self._fail(*failed[0])
@@ -219,7 +224,8 @@ class Hands:
         """Record a failure, or a release, in a delivery of its own; the rest stays in hand."""
         if hand not in self._hands:
             # A part of it has failed before: its offsets are in other hands now.
-            hand = next((one for one in self._hands if self._has(one, hand, offset)), hand)
+            token = hand.delivery.token
+            hand = next((one for one in self._hands if one.has(token, offset)), hand)
         try:
             if len(hand.delivery.offsets) > 1:
                 hand = self._part(hand, offset)
@@ -230,10 +236,6 @@ class Hands:
         except LeaseLost:
             pass
         self._drop(hand)
-
-    def _has(self, one: Hand, before: Hand, offset: int) -> bool:
-        here, there = one.delivery, before.delivery
-        return here.token == there.token and offset in here.offsets
 
     def _part(self, hand: Hand, offset: int) -> Hand:
         """Split what is in hand; return the hand that has ``offset`` only. Raises LeaseLost."""
@@ -298,7 +300,11 @@ class Hands:
             known = [hand.delivery.pk for hand in list(self._hands)]
             rows = Delivery.objects.using(self._using).held().filter(client_id=client)
             rows = rows.exclude(pk__in=known).select_related("group", "partition")
+            splitting = [hand for hand in list(self._hands) if hand.splitting]
             for stray in retrying(list, self._using, rows):
+                # The parts of a split whose reply was lost are in hand as the whole.
+                if any(hand.has(stray.token, stray.first_offset) for hand in splitting):
+                    continue
                 with suppress(LeaseLost):
                     release(stray)
 

@@ -74,7 +74,7 @@ class DataSubject:
 
     def owns(self, row: Message | DeadMessage | LetterEdit | PreparedRow) -> bool:
         """Tell whether the row is theirs and not erased yet."""
-        if (row.headers or {}).get(ERASED):
+        if _is_erased(row):
             return False
         if self.key is not None:
             return bool(row.key == self.key)
@@ -161,18 +161,15 @@ def _of_topic(
 ) -> Erasure:
     for partition in Partition.objects.using(using).filter(topic=topic).order_by("pk"):
         for rows in _messages(subject, partition, using):
-            others = 0
-            if erases:
-                others = retrying(_erase_messages, using, topic, partition, rows, using)
-                _wait_for_outcomes(partition, rows, using)
-                retrying(_clear_errors, using, partition, rows, using)  # written meanwhile
-            open_ = [row for row in rows if _is_unfinished(topic, row, using)]
+            mine = [row for row in rows if subject.owns(row)]
+            others = _erase_messages(topic, partition, mine, rows, using) if erases else 0
+            open_ = [row for row in mine if _is_unfinished(topic, row, using)]
             found = replace(
                 found,
-                messages=found.messages + len(rows),
+                messages=found.messages + len(mine),
                 unfinished=found.unfinished + len(open_),
                 others=found.others + others,
-                places=[*(str(row) for row in rows), *found.places][:20],
+                places=[*(str(row) for row in mine), *found.places][:20],
             )
     # After the messages: a letter that is written from now on copies what is erased.
     letters, edits = _letters(subject, topic, using)
@@ -186,29 +183,31 @@ def _of_topic(
     )
 
 
-def _erase_messages(topic: Topic, partition: Partition, rows: Sequence[Message], using: str) -> int:
-    """Erase messages and what repeats them; return how many rows of other apps these were.
+def _erase_messages(
+    topic: Topic,
+    partition: Partition,
+    mine: Sequence[Message],
+    rows: Sequence[Message],
+    using: str,
+) -> int:
+    """Erase the messages ``mine``, and what repeats any of ``rows``; count what other apps have.
 
-    In one transaction: whoever erases again after a death finds no message that is erased.
+    The others of ``rows`` were erased before: that run may have been killed in between, and a
+    handler that had read one may have failed since.
     """
-    ids = [row.pk for row in rows]
-    messages = Message.objects.using(using).filter(partition=partition.pk, pk__in=ids)
-    with bodies_left_out(using), own_transaction(using):
-        messages.update(**_TOMBSTONE)
-        # Before the retries: a task with atomic=True locks them in this order.
-        others = sum(other(using, topic.name, ids) for other in OTHERS)
-        _clear_errors(partition, rows, using)
-    return others
-
-
-def _clear_errors(partition: Partition, rows: Sequence[Message], using: str) -> None:
-    offsets = [row.offset for row in rows if row.offset is not None]
-    retries = RetryMessage.objects.using(using).filter(partition=partition.pk, offset__in=offsets)
-    retries.exclude(last_error="").update(last_error="")
+    _overwrite(Message, Q(partition=partition.pk), [row.pk for row in mine], using)
+    _wait_for_outcomes(partition, mine, using)
+    place = {"partition": partition.pk, "offset__in": [row.offset for row in rows]}
+    retries = RetryMessage.objects.using(using).filter(**place).exclude(last_error="")
+    retrying(lambda: retries.update(last_error=""), using)
+    return sum(other(using, topic.name, [row.pk for row in rows]) for other in OTHERS)
 
 
 def _messages(subject: DataSubject, partition: Partition, using: str) -> Iterator[list[Message]]:
-    """Yield at most STEP of their messages at once: of the log by offsets, then of the inbox."""
+    """Yield their messages, and those erased before, in lists of at most STEP.
+
+    First those of the log, by ranges of offsets, then those of the inbox.
+    """
     rows = Message.objects.using(using).filter(partition=partition.pk)
     end = Partition.objects.using(using).get(pk=partition.pk).next_offset
     step = STEP if subject.key is None else SEARCHED
@@ -219,9 +218,13 @@ def _messages(subject: DataSubject, partition: Partition, using: str) -> Iterato
 
 
 def _of(subject: DataSubject, rows: QuerySet[Message]) -> Iterator[list[Message]]:
-    mine = [row for row in rows.filter(subject.rows) if subject.owns(row)]
-    for start in range(0, len(mine), STEP):
-        yield mine[start : start + STEP]
+    found = [row for row in rows.filter(subject.rows) if subject.owns(row) or _is_erased(row)]
+    for start in range(0, len(found), STEP):
+        yield found[start : start + STEP]
+
+
+def _is_erased(row: Message | DeadMessage | LetterEdit | PreparedRow) -> bool:
+    return bool((row.headers or {}).get(ERASED))
 
 
 def _overwrite(model: Any, still: Q, ids: Sequence[int], using: str, **more: Any) -> None:

@@ -272,15 +272,17 @@ class Supervisor:
         for thread in (*self._keepers, *filter(None, [self._leaving])):
             thread.join(timeout=max(0.0, self._leave_until - time.monotonic()))
         self._progress.say_end()
-        self._undo()
-
-    def _undo(self) -> None:
-        """Undo what was made; another one may be made for this database, as when it was away."""
         # Whoever finds it when the process has ended knows which calls were left.
         self._file.close(keep=self.working)
         self._close_broadcasts()
-        if not self.working:
+        if not self.left_behind and not (self._leaving and self._leaving.is_alive()):
             self._idle_limit.remove()
+
+    def _undo(self) -> None:
+        """Undo what was made, so that another supervisor can be made for this database."""
+        self._file.close()
+        self._close_broadcasts()
+        self._idle_limit.remove()
 
     def _close_broadcasts(self) -> None:
         """Free the names of the broadcast consumers if all workers have ended.

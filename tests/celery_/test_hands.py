@@ -6,6 +6,7 @@ Each write is cut at each of its statements, and given up: only its repetition k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,6 +47,36 @@ def hands_of(engine: Engine) -> tuple[Hands, list[int]]:
     return engine.hands, tags
 
 
+def flush(engine: Engine) -> None:
+    assert engine.hands is not None
+    hands = engine.hands
+    engine._guarded(lambda: float(hands.flush()))
+
+
+def flush_all(engine: Engine) -> None:
+    assert engine.hands is not None
+    for _ in range(5):
+        if engine.hands.pending:
+            flush(engine)
+    assert not engine.hands.pending
+
+
+def give_back_strays(engine: Engine) -> None:
+    assert engine.hands is not None
+    assert engine.client is not None
+    hands, client = engine.hands, engine.client.client_id
+
+    def step() -> float:
+        hands.give_back_strays(client)
+        return 0.0
+
+    engine._guarded(step)
+
+
+def held() -> list[tuple[int, int]]:
+    return sorted((row.first_offset, row.last_offset) for row in Delivery.objects.held())
+
+
 @pytest.mark.parametrize("point", range(1, 26))
 @pytest.mark.parametrize("done", [False, True])
 def test_a_write_that_was_given_up_is_made_again_whole(
@@ -53,28 +84,93 @@ def test_a_write_that_was_given_up_is_made_again_whole(
 ) -> None:
     hands, tags = hands_of(engine)
     engine.begun(tags)
-
-    def flush() -> None:
-        engine._guarded(lambda: float(hands.flush()))
-
     with Severed(point, second_connection(), done=done):
         hands.ack(tags[1])
-        flush()
+        flush(engine)
         hands.ack(tags[4])
         hands.reject(tags[2], requeue=True)
-        flush()
+        flush(engine)
+        give_back_strays(engine)  # the look after one that has failed
         hands.ack(tags[5])
         hands.reject(tags[0], requeue=False)
-        flush()
-    while hands.pending:
-        flush()
-    assert engine.client is not None
-    hands.give_back_strays(engine.client.client_id)
-    assert [(row.first_offset, row.last_offset) for row in Delivery.objects.held()] == [(3, 3)]
+        flush(engine)
+    give_back_strays(engine)
+    flush_all(engine)
+    assert held() == [(3, 3)]
     assert hands.ack(tags[3])
-    flush()
+    flush(engine)
     assert not Delivery.objects.open().exists()
     assert not Delivery.objects.filter(state=State.RELEASED).exists()
     assert [*RetryMessage.objects.values_list("offset", "attempt")] == [(2, 2)]
     assert [*DeadMessage.objects.values_list("offset", flat=True)] == [0]
     assert audit("default") == []
+
+
+@pytest.mark.parametrize("point", range(1, 17))
+def test_the_split_of_a_part_takes_nothing_of_the_other_parts(
+    engine: Engine, point: int, second_connection: Callable[[], Session]
+) -> None:
+    hands, tags = hands_of(engine)
+    engine.begun(tags)
+    hands.reject(tags[1], requeue=True)
+    flush(engine)
+    with Severed(point, second_connection(), done=True):
+        hands.reject(tags[3], requeue=True)
+        flush(engine)
+    flush_all(engine)
+    assert held() == [(0, 0), (2, 2), (4, 5)]
+    assert sorted(hand.delivery.first_offset for hand in hands._hands) == [0, 2, 4]
+    for number in (0, 2, 4, 5):
+        assert hands.ack(tags[number])
+    flush(engine)
+    assert not hands._hands
+    assert not Delivery.objects.open().exists()
+    assert audit("default") == []
+
+
+def test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_of_its_claim_run(
+    engine: Engine,
+) -> None:
+    hands, tags = hands_of(engine)
+    for tag in tags:
+        hands.ack(tag)
+    (intake,) = engine.intakes
+    intake.buffer.clear()
+    bad = Outgoing("celery.orders", 6, headers={"kombu": "no JSON"})
+    send_many([bad, Outgoing("celery.orders", 7)])
+    engine.look()
+    flush_all(engine)
+    assert [payload["body"] for _tag, _queue, payload in intake.buffer] == ["7"]
+    assert held() == [(7, 7)]
+    letter = DeadMessage.objects.get()
+    assert letter.offset == 6
+    assert "no message of kombu" in letter.error
+
+
+def test_what_can_never_be_sent_does_not_keep_others_from_being_claimed(engine: Engine) -> None:
+    (intake,) = engine.intakes
+    intake.buffer.clear()
+    engine._outgoing.append(Outgoing(engine.naming.control, "x" * 100_000_000))
+    send_many([Outgoing("celery.orders", 7)])
+    engine.look()
+    assert len(intake.buffer) == 1
+    assert not engine._outgoing
+
+
+def test_an_error_of_a_write_does_not_end_the_lease(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew = Mock()
+    monkeypatch.setattr(engine, "_renew", renew)
+    monkeypatch.setattr(engine.hands, "flush", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(engine, "_threads", [Mock()])
+    guarded = engine._guarded
+
+    def once(step: Callable[[], float]) -> float:
+        engine._stopping = True
+        guarded(step)
+        return 0.0
+
+    monkeypatch.setattr(engine, "_guarded", once)
+    engine._keeps()
+    renew.assert_called_once()

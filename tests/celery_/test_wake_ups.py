@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from django.db import OperationalError
 
-from streams import send
+from streams import Outgoing, send
 from streams.celery import engine as engine_module
 from streams.celery import supply
 from streams.celery.engine import Engine, Intake
@@ -21,7 +21,7 @@ from streams.celery.supply import Supply
 from streams.deliver.opening import Opened, open_whole
 from streams.deliver.poller import FEW
 from streams.log.sequencer import BUSY_SECONDS, sequence
-from streams.models import ConsumerGroup, Delivery, Message, Partition, Topic
+from streams.models import ConsumerGroup, Delivery, Message, Partition, SystemConfig, Topic
 from streams.operate.topic_deletion import TopicDeletion
 from tests.sessions import Session
 
@@ -250,8 +250,12 @@ def test_of_a_group_that_is_paused_nothing_is_claimed_and_a_look_moves_what_was_
     assert not Message.objects.inbox().exists()
 
 
-def test_a_control_topic_that_is_deleted_under_a_worker_is_made_again(engine: Engine) -> None:
+@pytest.mark.parametrize("says_events", [False, True])
+def test_a_control_topic_that_is_deleted_under_a_worker_is_made_again(
+    engine: Engine, says_events: bool
+) -> None:
     """Its worker goes on with tasks, and hears the commands that come then."""
+    SystemConfig.objects.create(name="autoCreateTopic", value=False)
 
     def look() -> None:
         engine._poller._refreshed = -math.inf  # it reads which partitions there are
@@ -267,6 +271,8 @@ def test_a_control_topic_that_is_deleted_under_a_worker_is_made_again(engine: En
     deletion = TopicDeletion(topic, "default", force=True)
     deletion.close()
     deletion.finish()
+    if says_events:
+        engine.publish(Outgoing(engine.naming.control, {"method": "event"}))
     look()
     look()
     send(TOPIC, [1])

@@ -282,9 +282,7 @@ def test_a_topic_that_somebody_else_deletes_meanwhile_is_one_line(
         call_command("ems_topics", "delete", "orders", stdout=StringIO())
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, app in get_commands().items() if app in ("streams", "monitoring")]
-)
+@pytest.mark.parametrize("name", [name for name in get_commands() if name.startswith("ems_")])
 def test_the_checks_of_a_command_connect_to_no_database(name: str) -> None:
     command = load_command_class(str(get_commands()[name]), name)
     assert command.get_check_kwargs({})["databases"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -11,9 +12,11 @@ from django.core.management import call_command
 from django.db import OperationalError, connection, connections, transaction
 
 from streams import consumer, send
+from streams.consume.registry import registrations
 from streams.database.transactions import own_transaction
 from streams.log.sequencer import sequence
-from streams.models import Cursor
+from streams.models import Consumer, Cursor
+from streams.process import supervisor as supervisor_module
 from streams.process.shared import connections as ems_connections
 from streams.process.shared.connections import IdleLimit
 from tests.consuming import Process
@@ -66,6 +69,32 @@ def test_a_consumer_that_has_ended_leaves_the_connections_as_the_project_has_the
         with connection.cursor() as cursor:
             cursor.execute("SELECT @@SESSION.wait_timeout = @@GLOBAL.wait_timeout")
             assert cursor.fetchone() == (1,)
+
+
+def test_who_takes_leave_late_does_so_on_the_connections_of_consumers(monkeypatch):
+    """With those of a project that has AUTOCOMMIT off, nothing of it would be committed."""
+    monkeypatch.setattr(supervisor_module, "LEAVE_SECONDS", 0.0)
+    consumer("orders", group="mail", start="earliest")(print)
+    send("orders", {})
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
+    one = supervisor_module.Supervisor(list(registrations()), "default")
+    one.begin()
+    go, deregister = threading.Event(), one._deregister
+    monkeypatch.setattr(one, "_deregister", lambda: (go.wait(), deregister()))
+    one._listener.start()
+    for keeper in one._keepers:
+        keeper.start()
+    one._lifecycle.stop()
+    one.leave()
+    for keeper in one._keepers:
+        keeper.join()
+    one.end()
+    go.set()
+    assert one._leaving
+    one._leaving.join()
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", True)
+    connection.close()
+    assert not Consumer.objects.live().filter(client_id=one.client_id).exists()
 
 
 @pytest.mark.mysql

@@ -7,6 +7,7 @@ from functools import partial
 from io import StringIO
 from itertools import count
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -128,6 +129,42 @@ def test_the_error_of_a_waiting_retry_is_erased_too() -> None:
     assert RetryMessage.objects.get().last_error == ""
 
 
+def test_an_error_of_a_handler_that_fails_after_the_erasure_is_erased_by_the_next() -> None:
+    consumer("orders", group="mail")(Mock(side_effect=ValueError("ann@example.com")))
+    process = Process("mail")
+    send("orders", BODY, key="17")
+    sequence("default")
+    process.run_until_idle()
+    erase(DataSubject(key="17"), "default", *WHO)
+    RetryMessage.objects.update(last_error="ann@example.com")
+    erase(DataSubject(key="17"), "default", *WHO)
+    assert RetryMessage.objects.get().last_error == ""
+
+
+def run_of(message_id: Any, **more: Any) -> TaskRun:
+    return TaskRun.objects.create(
+        result_id=str(message_id),
+        message_id=message_id,
+        backend="default",
+        queue="mails",
+        path="shop.tasks.mail",
+        arguments={"args": ["ann@example.com"], "kwargs": {}},
+        enqueued_at=timezone.now(),
+        **more,
+    )
+
+
+def test_a_task_that_runs_during_an_erasure_is_erased_by_the_next() -> None:
+    run = run_of(send("tasks.mails", {}, key="17").message_id, status=TaskResultStatus.RUNNING)
+    sequence("default")
+    erase(DataSubject(key="17"), "default", *WHO)
+    TaskRun.objects.update(status=TaskResultStatus.SUCCESSFUL, return_value="ann@example.com")
+    erase(DataSubject(key="17"), "default", *WHO)
+    run.refresh_from_db()
+    assert run.return_value is None
+    assert run.arguments == {"args": [], "kwargs": {}}
+
+
 def _erase_until(point: int) -> None:
     Guillotine(point).install()
     erase(DataSubject(key="17"), "default", *WHO)
@@ -148,17 +185,7 @@ def test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again() -
         numbers = [send("tasks.mails", body, key="17").message_id for body in (BODY, {"bad": 1})]
         sequence("default")
         process.run_until_idle()
-        TaskRun.objects.create(
-            result_id=str(numbers[0]),
-            message_id=numbers[0],
-            backend="default",
-            queue="mails",
-            path="shop.tasks.mail",
-            arguments={"args": ["ann@example.com"], "kwargs": {}},
-            enqueued_at=timezone.now(),
-            status=TaskResultStatus.SUCCESSFUL,
-            return_value="ann@example.com",
-        )
+        run_of(numbers[0], status=TaskResultStatus.SUCCESSFUL, return_value="ann@example.com")
         status = in_fork(partial(_erase_until, point))
         assert status in (0, -9)
         erase(DataSubject(key="17"), "default", *WHO)

@@ -66,10 +66,9 @@ def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
     """Record what is settled of these deliveries, in one statement; return those that are lost.
 
     None of them is a retry, whose row would have to go, and none of an ordered group ends by it:
-    its cursor would have to move. What was written before, also by an earlier call, and whose reply
-    was lost, is not lost.
+    its cursor would have to move. A delivery is not lost if an earlier try or an earlier call has
+    written it, and its reply was lost.
     """
-
     if not ends:
         return []
 
@@ -77,7 +76,7 @@ def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
         while execute(using, *_update(ends, connections[using].vendor)) < len(ends):
             rows = Delivery.objects.using(using).filter(pk__in=[one.delivery.pk for one in ends])
             there = {pk: rest for pk, *rest in rows.values_list("pk", "token", "settled")}
-            if not _caught_up(ends, there):
+            if not _take_over_written(ends, there):
                 return [
                     one.delivery
                     for one in ends
@@ -93,10 +92,11 @@ def settle_any_order(ends: Sequence[Ends], using: str) -> list[Delivery]:
     return lost
 
 
-def _caught_up(ends: Sequence[Ends], there: Mapping[int, list[Any]]) -> bool:
-    """Go on from what earlier calls have written, whose replies were lost; tell whether some was.
+def _take_over_written(ends: Sequence[Ends], there: Mapping[int, list[Any]]) -> bool:
+    """Take over the bits that earlier calls have written without a reply; False if there are none.
 
-    ``there``: the token and the bits of each row. Bits that are not ours are of another holder.
+    ``there``: the token and the bits of each row. A row with other bits than ours has another
+    holder.
     """
     found = False
     for one in ends:
@@ -133,7 +133,7 @@ def split(
     A part is a stretch of settled offsets, which has ended, one of the offsets ``apart``, or a
     stretch of the others. The holder stays the same. ``among``: the row must be one of these, by
     default one that is held by the token. ``tried``: an earlier call with the same ``apart`` may
-    have done it, whose reply was lost. Raises LeaseLost.
+    have split it already, but its reply was lost. Raises LeaseLost.
     """
     if not (delivery.settled or apart):
         return [delivery]
@@ -151,8 +151,18 @@ def split(
             row = rows.select_for_update().first()
             if row is not None:
                 return _written(row, list(_parts(row, apart)))
-            same = Delivery.objects.using(delivery.using).filter(**place, token=delivery.token)
-            parts = list(same.open().order_by("first_offset")) if again else []
+            # Parts of an earlier split have the same token, and other offsets.
+            same = (
+                Delivery.objects.using(delivery.using)
+                .open()
+                .filter(
+                    **place,
+                    token=delivery.token,
+                    first_offset__gte=delivery.first_offset,
+                    last_offset__lte=delivery.last_offset,
+                )
+            )
+            parts = list(same.order_by("first_offset")) if again else []
             if not parts:
                 raise LeaseLost
             return parts

@@ -168,7 +168,7 @@ CELERY = [
     Mutant(
         "what-an-earlier-call-has-written-is-lost",
         ORDER,
-        "            if not _caught_up(ends, there):",
+        "            if not _take_over_written(ends, there):",
         "            if True:",
         f"{HANDS}::test_a_write_that_was_given_up_is_made_again_whole",
         "mysql",
@@ -202,5 +202,29 @@ CELERY = [
         "            self._partition = 0\n        return int(end or 0)",
         "            pass\n        return int(end or 0)",
         f"{WAKE_UPS}::test_a_control_topic_that_is_deleted_under_a_worker_is_made_again",
+    ),
+    Mutant(
+        "the-split-of-a-part-takes-the-other-parts",
+        ORDER,
+        "                first_offset__gte=delivery.first_offset,\n",
+        "",
+        f"{HANDS}::test_the_split_of_a_part_takes_nothing_of_the_other_parts",
+        "mysql",
+    ),
+    Mutant(
+        "parts-of-a-split-without-a-reply-are-strays",
+        HANDS_OF,
+        "if any(hand.has(stray.token, stray.first_offset) for hand in splitting):",
+        "if False:",
+        f"{HANDS}::test_a_write_that_was_given_up_is_made_again_whole",
+        "mysql",
+    ),
+    Mutant(
+        "a-message-of-celery-that-cannot-be-read-keeps-its-claim",
+        ENGINE,
+        "            except Exception as error:  # noqa: BLE001 - anybody",
+        "            except ZeroDivisionError as error:  # noqa: BLE001 - anybody",
+        f"{HANDS}::test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_of_its_claim_run",
+        "mysql",
     ),
 ]

@@ -34,10 +34,10 @@ DEPLOYED = [
         "mysql",
     ),
     Mutant(
-        "what-repeats-a-message-is-erased-after-it",
+        "what-repeats-a-message-that-was-erased-before-is-left",
         ERASURE,
-        "        _clear_errors(partition, rows, using)\n    return others",
-        "        pass\n    return others",
+        "if subject.owns(row) or _is_erased(row)",
+        "if subject.owns(row)",
         f"{ERASING}::test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again",
     ),
     Mutant(
