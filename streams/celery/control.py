@@ -173,8 +173,12 @@ class Control:
             try:
                 payload = payload_of(row)
             except Exception:  # somebody has sent what is not of kombu
-                dropped = event("celery.dropped")
-                logger.exception("%s is left out: it cannot be read", row, extra=dropped)
+                logger.warning(
+                    "%s is left out: it cannot be read",
+                    row,
+                    exc_info=True,
+                    extra=event("celery.dropped"),
+                )
                 continue
             info = payload["properties"]["delivery_info"]
             place = info.get("exchange") or "", info.get("routing_key") or ""
