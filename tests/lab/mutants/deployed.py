@@ -28,7 +28,7 @@ DEPLOYED = [
     Mutant(
         "a-letter-written-meanwhile-keeps-its-body",
         ERASURE,
-        "                _wait_for_outcomes(partition, offsets, using)\n",
+        "    _wait_for_outcomes(partition, mine, using)\n",
         "",
         f"{ERASING}::test_a_dead_letter_that_is_being_written_meanwhile_is_erased_too",
         "mysql",
