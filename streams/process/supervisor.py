@@ -294,6 +294,8 @@ class Supervisor:
 
     def _take_leave(self) -> None:
         try:
+            # Its last beat would find no client, and register another one.
+            self._heartbeat.join(LEAVE_SECONDS)
             self._deregister()
             self._poller.join(LEAVE_SECONDS)  # it gives no offset after this
             with suppress(Error):  # what was kept some seconds ago has to do

@@ -126,7 +126,10 @@ def test_connections_of_a_process_keep_themselves_alive() -> None:
     limit.install()
     try:
         connection.ensure_connection()
-        with socket.socket(fileno=os.dup(connection.connection.fileno())) as probe:
+        driver = connection.connection
+        # mysqlclient has fileno() itself, PyMySQL has a socket.
+        source = driver if hasattr(driver, "fileno") else driver._sock
+        with socket.socket(fileno=os.dup(source.fileno())) as probe:
             tcp = socket.IPPROTO_TCP
             assert probe.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert probe.getsockopt(tcp, socket.TCP_KEEPIDLE) == shared.KEEPALIVE_SECONDS

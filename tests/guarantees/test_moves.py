@@ -28,6 +28,7 @@ from streams import (
 from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.subscription import subscribe
+from streams.database.sql.dialect import execute, fetch
 from streams.errors import (
     InvalidValue,
     MoveRefused,
@@ -708,10 +709,11 @@ def test_a_connection_that_breaks_in_the_commit_is_repeated(done):
 
     def breaks():
         if not broken:
-            broken.append(1)
+            ((session,),) = fetch(THERE, "SELECT CONNECTION_ID()")
+            broken.append(session)
             if done:
                 commit()
-            target.connection.close()
+            execute(HERE, "KILL %s", [session])
             raise OperationalError(2013, "Lost connection to server during query")
         commit()
 

@@ -71,17 +71,30 @@ def test_a_consumer_that_has_ended_leaves_the_connections_as_the_project_has_the
             assert cursor.fetchone() == (1,)
 
 
+def began():
+    """Return a supervisor whose keepers run, without workers."""
+    consumer("orders", group="mail", start="earliest")(print)
+    send("orders", {})
+    one = supervisor_module.Supervisor(list(registrations()), "default")
+    one.begin()
+    one._listener.start()
+    return one
+
+
+def ended(one):
+    for keeper in one._keepers:
+        keeper.join()
+    one.end()
+    one._leaving.join()
+
+
 def test_who_takes_leave_late_does_so_on_the_connections_of_consumers(monkeypatch):
     """With those of a project that has AUTOCOMMIT off, nothing of it would be committed."""
     monkeypatch.setattr(supervisor_module, "LEAVE_SECONDS", 0.0)
-    consumer("orders", group="mail", start="earliest")(print)
-    send("orders", {})
     monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
-    one = supervisor_module.Supervisor(list(registrations()), "default")
-    one.begin()
+    one = began()
     go, deregister = threading.Event(), one._deregister
     monkeypatch.setattr(one, "_deregister", lambda: (go.wait(), deregister()))
-    one._listener.start()
     for keeper in one._keepers:
         keeper.start()
     one._lifecycle.stop()
@@ -90,11 +103,32 @@ def test_who_takes_leave_late_does_so_on_the_connections_of_consumers(monkeypatc
         keeper.join()
     one.end()
     go.set()
-    assert one._leaving
     one._leaving.join()
     monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", True)
     connection.close()
     assert not Consumer.objects.live().filter(client_id=one.client_id).exists()
+
+
+def test_a_beat_that_runs_at_the_end_registers_nobody_again(monkeypatch):
+    one = began()
+    beats, go, renew = threading.Event(), threading.Event(), one._client.renew
+
+    def late():
+        beats.set()
+        go.wait()
+        return renew()
+
+    monkeypatch.setattr(one._client, "renew", late)
+    for keeper in one._keepers:
+        keeper.start()
+    beats.wait()
+    one._lifecycle.stop()
+    one.leave()
+    one._leaving.join(0.5)
+    assert one._leaving.is_alive()
+    go.set()
+    ended(one)
+    assert not Consumer.objects.exists()
 
 
 @pytest.mark.mysql
