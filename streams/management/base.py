@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import Error, InterfaceError, OperationalError, connections
 from django.utils.formats import number_format
 
@@ -26,6 +26,7 @@ from streams.database.transactions import committing
 from streams.durations import parse_duration
 from streams.errors import InvalidDuration, InvalidPlace, NotMigrated, StreamsError, storable
 from streams.log.places import PLACE, LogPlace, message_name
+from streams.management.checking import CheckedUnconnected
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
 from streams.nouns.noun import Noun, NounEncoder
 from streams.observe.mysql_server import models
@@ -45,7 +46,7 @@ MOST = 2**63 - 1
 NO_TABLE = 1146
 
 
-class StreamsCommand(BaseCommand):
+class StreamsCommand(CheckedUnconnected):
     """A command with ``--database``, ``--json`` and, if it has ``verbs``, sub-commands.
 
     ``verbs`` maps each sub-command to its help; the method ``do_VERB`` runs it. Without verbs

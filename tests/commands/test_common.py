@@ -282,6 +282,35 @@ def test_a_topic_that_somebody_else_deletes_meanwhile_is_one_line(
         call_command("ems_topics", "delete", "orders", stdout=StringIO())
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, app in get_commands().items() if app in ("streams", "monitoring")]
+)
+def test_the_checks_of_a_command_connect_to_no_database(name: str) -> None:
+    command = load_command_class(str(get_commands()[name]), name)
+    assert command.get_check_kwargs({})["databases"] == []
+
+
+CHECKED = """
+from django.core.checks import register
+from django.core.management import execute_from_command_line
+from streams import consumer
+
+@register()
+def check(app_configs, databases, **kwargs):
+    print("checked on", databases, flush=True)
+    return []
+
+consumer("orders", group="mail")(print)
+execute_from_command_line(["manage.py", "ems_consume", "--drain", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "forked"])
+def test_nor_do_those_of_consumers(spawn: Spawn, options: tuple[str, ...]) -> None:
+    assert "checked on []\n" in spawn(CHECKED, *options).succeed()
+
+
 @pytest.mark.slow
 def test_as_a_process_an_error_is_one_line_and_exit_status_1(spawn: Spawn) -> None:
     child = spawn.command("ems_groups", "pause", "nobody")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -82,12 +83,13 @@ class Place:
         """Do the tutorial, and open the pages; return the numbers of both."""
         driver = AS_MYSQLDB if cell.driver == "pymysql" else ""
         text = SETTINGS.format(driver=driver)
+        name = f"test_ems_matrix_{os.getpid()}"  # the server may be one that the developer uses
         if cell.server != SQLITE:
-            text += f'DATABASES = {{"default": {database(url, "matrix")!r}}}\n'
+            text += f'DATABASES = {{"default": {database(url, name)!r}}}\n'
         (folder / "cell.py").write_text(text)
         env = {"DJANGO_SETTINGS_MODULE": "cell", **environments.driver_environment()}
         reader = Reader(folder, self.python, env, PATIENCE_SECONDS)
-        with fresh_database(url, "matrix"), closing(reader):
+        with fresh_database(url, name), closing(reader):
             steps = do_all(reader)
             shutil.copy(HERE / "crawl.py", folder)
             crawl = (self.python, "crawl.py")
@@ -99,7 +101,7 @@ class Place:
         self._add_tools()
         copy_without_packages(folder)
         env = {**environments.driver_environment(), "EMS_TEST_DB": vendor(cell.server)}
-        env |= {"EMS_TEST_RUN": "matrix", "EMS_TEST_DRIVER": cell.driver}
+        env["EMS_TEST_DRIVER"] = cell.driver
         if url:
             env[f"EMS_TEST_{vendor(cell.server).upper()}_URL"] = url
         tests = [f"tests/docs/test_{name}.py" for name in GUIDES]

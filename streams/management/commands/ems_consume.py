@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
 
 from streams.conf import MAX_BATCH
@@ -20,6 +20,7 @@ from streams.consume.limits import Overrides
 from streams.consume.registry import Registration, autodiscover, by_alias, registrations
 from streams.database.transactions import committing
 from streams.errors import NaiveDatetime, StreamsError
+from streams.management.checking import CheckedUnconnected
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
 from streams.metrics import show_consumer
@@ -99,7 +100,7 @@ def of_one(number: int, options: dict[str, Any]) -> dict[str, Any]:
     return mine
 
 
-class Command(BaseCommand):
+class Command(CheckedUnconnected):
     help = "Consume messages with the project's consumers until stopped by SIGTERM."
     _of_a_shell = False
 
@@ -258,7 +259,7 @@ class Command(BaseCommand):
 
     def _consume(self, signals: Signals, signs: LifeSigns, **options: Any) -> None:
         if not options.get("checked", True):
-            self.check()
+            self.check(**self.get_check_kwargs(options))
         autodiscover()
         groups = by_alias(self.chosen(options), options["database"])
         if not groups:

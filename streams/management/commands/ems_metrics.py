@@ -5,10 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
 
 from streams.errors import StreamsError
+from streams.management.checking import CheckedUnconnected
 from streams.metrics import need_client
 from streams.metrics.address import TABLES, address
 from streams.process.shared.signals import Signals
@@ -16,7 +17,7 @@ from streams.process.shared.signals import Signals
 LOOK_SECONDS = 60.0
 
 
-class Command(BaseCommand):
+class Command(CheckedUnconnected):
     help = "Show the metrics of the tables to Prometheus until stopped by SIGTERM."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
