@@ -126,4 +126,19 @@ DYING = [
         f"{LOCKS}::test_a_connection_that_was_killed_is_noticed_without_a_statement",
         "mysql",
     ),
+    Mutant(
+        "deregistered-before-the-last-beat",
+        "streams/process/supervisor.py",
+        "            self._heartbeat.join(LEAVE_SECONDS)\n",
+        "",
+        "tests/runtime/test_database.py::test_a_beat_that_runs_at_the_end_registers_nobody_again",
+    ),
+    Mutant(
+        "connections-of-the-project-before-leave-is-taken",
+        "streams/process/supervisor.py",
+        "        if not self.left_behind and not (self._leaving and self._leaving.is_alive()):\n",
+        "        if not self.left_behind:\n",
+        "tests/runtime/test_database.py"
+        "::test_who_takes_leave_late_does_so_on_the_connections_of_consumers",
+    ),
 ]
