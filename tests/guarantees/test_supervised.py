@@ -68,7 +68,8 @@ class Calls:
         self.path.touch()
 
     def all(self) -> list[Call]:
-        rows = [line.split() for line in self.path.read_text().splitlines()]
+        whole, _newline, _being_written = self.path.read_text().rpartition("\n")
+        rows = [line.split() for line in whole.splitlines()]
         return [Call(r[0], int(r[1]), int(r[2]), float(r[3]), r[4]) for r in rows]
 
     def ended(self, group: str = "work") -> Counter[int]:
