@@ -184,7 +184,7 @@ class Engine:
         try:
             with forks.at_work():
                 pause = work()
-        except Exception as error:
+        except Exception as error:  # whatever it is: without its thread a worker handles nothing
             connections[self.using].close()
             if not transient(error):
                 logger.exception("The broker has failed", extra=event("celery.failed"))

@@ -255,16 +255,16 @@ class Hands:
                         one.settled |= one.bit(at)
                         self._ended.add(one)
                 one.note()
+            parted = {at: one for one in hands for at in one.delivery.offsets}
             for tag, (owner, at) in self._places.items():
-                for one in hands:
-                    if owner is hand and at in one.delivery.offsets:
-                        self._places[tag] = (one, at)
+                if owner is hand and at in parted:
+                    self._places[tag] = (parted[at], at)
             self._ended.discard(hand)
         self._drop(hand)
-        for one in hands:
-            if list(one.delivery.offsets) == [offset]:
-                return one
-        raise LeaseLost
+        part = parted.get(offset)
+        if part is None or len(part.delivery.offsets) > 1:
+            raise LeaseLost
+        return part
 
     def _drop(self, hand: Hand) -> None:
         with self._lock:

@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand
 class CheckedUnconnected(BaseCommand):
     """A command whose checks connect to no database.
 
-    It works on one database, or on those that answer, or waits for one. From Django 6.1 on the
-    checks of each model ask every database of the project, unless they are told which: a command
-    would not start while any of them is away.
+    Such a command works with the databases that answer, or waits for its own. From Django 6.1 on
+    the checks of each model ask every database of the project, unless they are told which: a
+    command would not start while any of them is away.
     """
 
     def get_check_kwargs(self, options: dict[str, Any]) -> Any:

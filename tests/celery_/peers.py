@@ -8,7 +8,6 @@ one passes that is; but tests that Celery itself calls flaky may do either.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
@@ -26,24 +25,18 @@ import django
 from django.core.management import call_command
 from django.db import connection
 
-from tests.packages import cache_folder
+from tests.sdists import Sdist
 
 
 @dataclass(frozen=True)
 class Suite:
     """A suite of others: where it is, what is run, and which tests fail, with the reason."""
 
-    package: str
-    version: str
-    sha256: str
+    sdist: Sdist
     tests: tuple[str, ...]
     deviations: dict[str, str] = field(default_factory=dict)
     flaky: dict[str, str] = field(default_factory=dict)  # these may fail or pass
     files: dict[str, str] = field(default_factory=dict)  # that are added, by path
-
-    @property
-    def name(self) -> str:
-        return f"{self.package}-{self.version}"
 
 
 CONNECTIONS = """\
@@ -104,9 +97,11 @@ NO_PRIORITY = (
 
 SUITES = {
     "kombu": Suite(
-        "kombu",
-        "5.7.0",
-        "31e62fdfd2381caa3422f8e02b84a491d9a2180ddda74507b57f4cb1e1c2c2c9",
+        Sdist(
+            "kombu",
+            "5.7.0",
+            "31e62fdfd2381caa3422f8e02b84a491d9a2180ddda74507b57f4cb1e1c2c2c9",
+        ),
         ("t/integration/test_ems.py",),
         {
             "TestPriority::test_publish_consume": ONE_EACH,
@@ -117,9 +112,11 @@ SUITES = {
         {"t/integration/test_ems.py": CONNECTIONS, "ems_set_up.py": SET_UP},
     ),
     "celery": Suite(
-        "celery",
-        "5.7.0",
-        "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0",
+        Sdist(
+            "celery",
+            "5.7.0",
+            "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0",
+        ),
         ("t/integration/test_canvas.py", "t/integration/test_tasks.py"),
         {
             "test_tasks::test_revoked_by_headers_complex_canvas": TOO_LONG,
@@ -138,21 +135,11 @@ SUITES = {
 
 def unpacked(suite: Suite, folder: Path) -> Path:
     """Fetch the source of a suite, check it, and unpack it into ``folder``."""
-    cache = cache_folder() / "suites"
-    archive = cache / f"{suite.name}.tar.gz"
-    if not archive.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        words = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(cache)]
-        pinned = f"{suite.package}=={suite.version}"
-        subprocess.run([sys.executable, "-m", "pip", *words, pinned], check=True)
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != suite.sha256:
-        raise SystemExit(f"{archive} has the checksum {found}, not {suite.sha256}")
-    with tarfile.open(archive) as tar:
+    with tarfile.open(suite.sdist.fetched()) as tar:
         tar.extractall(folder, filter="data")
     # Only its tests: what they test is the installed package.
     target = folder / "tests-of-it"
-    shutil.move(str(folder / suite.name / "t"), target / "t")
+    shutil.move(str(folder / suite.sdist.name / "t"), target / "t")
     for path, text in suite.files.items():
         (target / path).write_text(text)
     return target
@@ -193,7 +180,7 @@ def run(suite: Suite, words: list[str]) -> bool:
     passed = {test for test, kind in found.items() if kind == "passed"}
     known = suite.deviations | suite.flaky
     new, gone = failed - known.keys(), passed & suite.deviations.keys()
-    print(f"{suite.name}: {counts}")
+    print(f"{suite.sdist.name}: {counts}")
     for test in sorted(failed & known.keys()):
         print(f"  {test}: {known[test]}")
     for test in sorted(new):

@@ -47,7 +47,7 @@ print("all is well", failing.id)
 def example(tmp_path: Path) -> Path:
     """Return the folder of the example, with what is changed."""
     unpacked(replace(SUITES["celery"], files={}), tmp_path)
-    folder = tmp_path / SUITES["celery"].name / "examples" / "django"
+    folder = tmp_path / SUITES["celery"].sdist.name / "examples" / "django"
     settings = folder / "proj" / "settings.py"
     text = settings.read_text()
     for old, new in CHANGES.items():

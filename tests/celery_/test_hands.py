@@ -21,7 +21,11 @@ from streams.observe.audit.walk import audit
 from tests.faults import Severed
 from tests.sessions import Session
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.mysql]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.mysql,
+    pytest.mark.every_database,
+]
 
 
 @pytest.fixture

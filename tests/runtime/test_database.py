@@ -81,13 +81,6 @@ def began():
     return one
 
 
-def ended(one):
-    for keeper in one._keepers:
-        keeper.join()
-    one.end()
-    one._leaving.join()
-
-
 def test_who_takes_leave_late_does_so_on_the_connections_of_consumers(monkeypatch):
     """With those of a project that has AUTOCOMMIT off, nothing of it would be committed."""
     monkeypatch.setattr(supervisor_module, "LEAVE_SECONDS", 0.0)
@@ -127,7 +120,10 @@ def test_a_beat_that_runs_at_the_end_registers_nobody_again(monkeypatch):
     one._leaving.join(0.5)
     assert one._leaving.is_alive()
     go.set()
-    ended(one)
+    for keeper in one._keepers:
+        keeper.join()
+    one.end()
+    one._leaving.join()
     assert not Consumer.objects.exists()
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import subprocess
-import sys
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
-from tests.packages import cache_folder
+from tests.sdists import Sdist
 
 Rules = Sequence[tuple[str, str]]  # what stands in a file, as a regular expression, and what for
 
@@ -26,35 +22,6 @@ BACKPORT = [
 
 
 @dataclass(frozen=True)
-class Sdist:
-    """A source distribution, of which the tests are read."""
-
-    package: str
-    version: str
-    sha256: str
-
-    def read(self, path: str) -> str:
-        with tarfile.open(self._fetched()) as archive:
-            member = archive.extractfile(f"{self.package}-{self.version}/{path}")
-            assert member is not None
-            return member.read().decode()
-
-    def _fetched(self) -> Path:
-        """Return the file; it is fetched once. Raises RuntimeError for another one."""
-        folder = cache_folder() / "peers"
-        file = folder / f"{self.package}-{self.version}.tar.gz"
-        if not file.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            words = ["download", "-q", "-d", str(folder), "--no-deps", "--no-binary", ":all:"]
-            # It is only read, on any Python.
-            words += ["--python-version", "3.13", f"{self.package}=={self.version}"]
-            subprocess.run([sys.executable, "-m", "pip", *words], check=True)
-        if hashlib.sha256(file.read_bytes()).hexdigest() != self.sha256:
-            raise RuntimeError(f"{file} is not what these tests were written for")
-        return file
-
-
-@dataclass(frozen=True)
 class File:
     """A file of a source distribution, and the rules by which it is rewritten."""
 
@@ -64,7 +31,10 @@ class File:
 
     @property
     def text(self) -> str:
-        text = self.sdist.read(self.path)
+        with tarfile.open(self.sdist.fetched()) as archive:
+            member = archive.extractfile(f"{self.sdist.name}/{self.path}")
+            assert member is not None
+            text = member.read().decode()
         for pattern, replacement in self.rules:
             text, count = re.subn(pattern, replacement, text, flags=re.MULTILINE)
             # A rule that finds nothing would say of a test what is not so.

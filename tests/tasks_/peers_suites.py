@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.tasks_.peers_files import File, Sdist
+from tests.sdists import Sdist
+from tests.tasks_.peers_files import File
 
 
 @dataclass(frozen=True)
