@@ -21,7 +21,7 @@ PACKAGES = ("streams", "monitoring", "sparkjobs")
 FLOORS: dict[str, list[set[str]]] = {
     "streams": [
         {"rules"},
-        {"errors", "logs", "signals", "unserializable", "outgoing", "release"},
+        {"errors", "logs", "plural", "signals", "unserializable", "outgoing", "release"},
         {"telemetry", "typed"},
         {"database", "conf", "body", "durations", "state_files"},
         {"models", "api", "tracing", "sharding"},

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db.models import F
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from streams.durations import brief
 from streams.log.rewinds import left_out
@@ -26,17 +24,10 @@ class Holdings:
     age: timedelta | None = None  # None: the oldest is gone from the table
 
     def __str__(self) -> str:
-        count = f"{self.messages:,}"
+        text = f"{self.messages:,} message{'' if self.messages == 1 else 's'}"
         if self.more:
-            text = _("at least %s messages") % count
-        else:
-            text = ngettext("%s message", "%s messages", self.messages) % count
-        if self.age is None:
-            return text
-        return _("%(messages)s, the oldest sent %(age)s ago") % {
-            "messages": text,
-            "age": brief(self.age),
-        }
+            text = f"at least {text}"
+        return text if self.age is None else f"{text}, the oldest sent {brief(self.age)} ago"
 
 
 def holdings(topic_id: int, using: str) -> Holdings:

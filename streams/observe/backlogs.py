@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.utils.translation import ngettext
-
 from streams.consume.blocked import Blocked, blockades
 from streams.log.lag import lags
 from streams.models import ConsumerGroup
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.plural import plural
 
 
 @dataclass(frozen=True)
@@ -27,45 +26,34 @@ def blocked(using: str) -> Iterator[Diagnosis]:
     groups = ConsumerGroup.objects.using(using).filter(ordered=True).select_related("topic")
     for blockade in blockades(groups.order_by("name", "topic__name"), using).values():
         yield from map(_blocked, blockade.worst)
-        if more := blockade.unshown:
+        if blockade.unshown:
             group = f"{blockade.worst[0].group} on {blockade.worst[0].topic}"
-            text = ngettext(
-                "%(group)s: %(count)d more partition is blocked",
-                "%(group)s: %(count)d more partitions are blocked",
-                more,
+            more = plural(
+                blockade.unshown, "more partition is blocked", "more partitions are blocked"
             )
-            yield Diagnosis(WARNING, "blocked", text % {"group": group, "count": more})
+            yield Diagnosis(WARNING, "blocked", f"{group}: {more}")
 
 
 def _blocked(one: Blocked) -> Diagnosis:
-    values = {"group": one.group, "topic": one.topic, "place": one.place, "count": one.behind}
+    place = f"{one.group} on {one.topic}: {one.place}"
+    behind = plural(one.behind, "message waits behind it", "messages wait behind it")
     if one.waits_for_room:
-        text = ngettext(
-            "%(group)s on %(topic)s: %(place)s waits, since parkedMessagesMax messages of the group"
-            " wait for their keys; %(count)d message waits behind it",
-            "%(group)s on %(topic)s: %(place)s waits, since parkedMessagesMax messages of the group"
-            " wait for their keys; %(count)d messages wait behind it",
-            one.behind,
+        text = (
+            f"{place} waits, since parkedMessagesMax messages of the group wait for their keys;"
+            f" {behind}"
         )
         hint = (
             f"ems_keys list --group {one.group} says which messages hold keys. Correct the handler,"
             " make a dead letter of such a message by ems_keys skip, or raise parkedMessagesMax."
         )
-        return Diagnosis(WARNING, "blocked", text % values, hint)
-    text = ngettext(
-        "%(group)s on %(topic)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d"
-        " message waits behind it",
-        "%(group)s on %(topic)s: %(place)s has failed, attempt %(attempt)d is next; %(count)d"
-        " messages wait behind it",
-        one.behind,
-    )
+        return Diagnosis(WARNING, "blocked", text, hint)
+    text = f"{place} has failed, attempt {one.attempt} is next; {behind}"
     hint = (
         f"Its error: {one.error or 'unknown'}. Correct the handler, and let the next attempt begin"
-        " by"
-        " ems_groups retry, or make a dead letter of the message: ems_groups skip"
+        " by ems_groups retry, or make a dead letter of the message: ems_groups skip"
         f" {one.group} --topic {one.topic} --partition {one.partition}"
     )
-    return Diagnosis(WARNING, "blocked", text % {**values, "attempt": one.attempt}, hint)
+    return Diagnosis(WARNING, "blocked", text, hint)
 
 
 def beyond(limits: BacklogLimits, using: str) -> Iterator[Diagnosis]:
@@ -82,8 +70,9 @@ def beyond(limits: BacklogLimits, using: str) -> Iterator[Diagnosis]:
         if limits.age is not None and lag.age is not None and lag.age > limits.age:
             within = False
             age = timedelta(seconds=int(lag.age.total_seconds()))
-            text = "The oldest unfinished message of %(group)s is %(age)s old, more than %(most)s"
-            text %= {"group": lag.group, "age": age, "most": limits.age}
+            text = (
+                f"The oldest unfinished message of {lag.group} is {age} old, more than {limits.age}"
+            )
             yield Diagnosis(ERROR, "limit", text)
     if within:
         yield Diagnosis(OK, "limit", "No group is beyond the limits.")

@@ -10,8 +10,6 @@ from django.core import checks
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Exists, OuterRef
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from streams.conf import KEEPER_CONNECTIONS, settings
 from streams.consume.limits import pool_size, shares, threads
@@ -38,6 +36,7 @@ from streams.models.consumer import LEASE
 from streams.models.namespaces import own
 from streams.observe.mysql_server import Server, missing_tables
 from streams.observe.topics import damaged, unread
+from streams.plural import plural
 from streams.retain.abandoned_groups import abandoned
 from streams.retain.held_back import held_back
 from streams.retain.purge_floor import READER
@@ -140,8 +139,7 @@ def inbox(using: str) -> Iterator[Diagnosis]:
     if not count:
         yield Diagnosis(OK, "inbox", "empty")
         return
-    waiting = ngettext("%d message waits for an offset", "%d messages wait for an offset", count)
-    waiting %= count
+    waiting = plural(count, "message waits for an offset", "messages wait for an offset")
     since = silence(step.SEQUENCE, using)
     if since is not None and since <= SILENT:
         yield Diagnosis(OK, "inbox", waiting)
@@ -152,23 +150,20 @@ def inbox(using: str) -> Iterator[Diagnosis]:
 def partitions(using: str) -> Iterator[Diagnosis]:
     """Yield which partitions cannot be sequenced, and the statement that repairs each."""
     for found in damaged(using):
-        text = "%(name)s cannot be sequenced: its next offset is %(next)d, and %(last)d exists."
-        values = {
-            "name": found.name,
-            "next": found.next_offset,
-            "last": found.last_offset,
-        }
-        yield Diagnosis(ERROR, "partition", text % values, found.repair)
+        text = (
+            f"{found.name} cannot be sequenced: its next offset is {found.next_offset}, and"
+            f" {found.last_offset} exists."
+        )
+        yield Diagnosis(ERROR, "partition", text, found.repair)
 
 
 def topics(using: str) -> Iterator[Diagnosis]:
     """Yield which topics hold messages that no group reads."""
     autodiscover()
     for found in unread(using):
-        text = "%(topic)s holds %(held)s, and no group reads it."
-        text %= {"topic": found.topic, "held": found.holdings}
+        text = f"{found.topic} holds {found.holdings}, and no group reads it."
         if found.meant:
-            text += " " + f"Did you mean {found.meant}?"
+            text += f" Did you mean {found.meant}?"
         hint = "Correct the name in send() or @consumer."
         yield Diagnosis(WARNING, "topic", text, hint)
 
@@ -185,12 +180,11 @@ def consumers(using: str) -> Iterator[Diagnosis]:
     open_ = own_rows(Delivery.objects.using(using).held(), using)
     late = open_.filter(deadline__lt=UtcNow(-2 * LEASE)).count()
     if late:
-        text = ngettext(
-            "%d delivery is past its deadline and has not been swept.",
-            "%d deliveries are past their deadline and have not been swept.",
+        text = plural(
             late,
+            "delivery is past its deadline and has not been swept.",
+            "deliveries are past their deadline and have not been swept.",
         )
-        text %= late
         hint = "See whether the step “sweep” runs, and its log (streams.maintenance)."
         yield Diagnosis(ERROR, "leases", text, hint)
     else:
@@ -210,40 +204,26 @@ def groups(using: str) -> Iterator[Diagnosis]:
         waiting = (lag.behind or 0) + lag.waiting
         if waiting and lag.group.paused:
             hint = f"ems_groups resume {lag.group.name}"
-            text = ngettext(
-                "%(group)s is paused, and %(count)d message waits",
-                "%(group)s is paused, and %(count)d messages wait",
-                waiting,
-            )
+            text = f"{lag.group} is paused, and {plural(waiting, 'message waits', 'messages wait')}"
         elif waiting and not lag.consumers:
             hint = "Does an ems_consume run that has this group?"
-            text = ngettext(
-                "%(group)s has no consumer, and %(count)d message waits",
-                "%(group)s has no consumer, and %(count)d messages wait",
-                waiting,
-            )
+            waits = plural(waiting, "message waits", "messages wait")
+            text = f"{lag.group} has no consumer, and {waits}"
         elif found := [need for need in standing.needs if need.trouble in SAID]:
             said = (f"{need.trouble.label} {standing.told(need)}".strip() for need in found)
             text = f"{lag.group}: {'; '.join(said)}"
-            hint = "ems_groups deliveries %s --open shows what its clients have in hand."
-            hint %= lag.group.name
+            command = f"ems_groups deliveries {lag.group.name} --open"
+            hint = f"{command} shows what its clients have in hand."
             if found[0].trouble == Trouble.AWAY:
                 clients = Consumer.objects.using(using).away().filter(group=lag.group)
                 hint = "; ".join(sorted(set(clients.values_list("away_reason", flat=True))))
-            yield Diagnosis(WARNING, "group", text, hint)
-            continue
         else:
             continue
-        values = {"group": lag.group, "count": waiting}
-        yield Diagnosis(WARNING, "group", text % values, hint)
+        yield Diagnosis(WARNING, "group", text, hint)
     if dead:
         hint = "ems_dead list; then redrive or discard."
-        yield Diagnosis(
-            WARNING,
-            "dead letters",
-            ngettext("%d waits for a decision", "%d wait for a decision", dead) % dead,
-            hint,
-        )
+        text = plural(dead, "waits for a decision", "wait for a decision")
+        yield Diagnosis(WARNING, "dead letters", text, hint)
     else:
         yield Diagnosis(OK, "dead letters", "none")
 
@@ -256,15 +236,13 @@ def namespaces(using: str) -> Iterator[Diagnosis]:
         return
     names = {name: f"“{name}”" if name else "none" for name in (mine, *others)}
     listed = ", ".join(f"{names[name]} ({count})" for name, count in sorted(others.items()))
-    text = _("This one is %(mine)s; topics of others: %(others)s.") % {
-        "mine": names[mine],
-        "others": listed or "no others",
-    }
+    text = f"This one is {names[mine]}; topics of others: {listed or 'no others'}."
     unread = unread_here(using)
     if unread:
         hint = "Do all processes have the same EMS['NAMESPACE']: producers, consumers, beat?"
-        text += " " + "Groups of others read these topics, and none of this one: %s."
-        yield Diagnosis(WARNING, "namespace", text % ", ".join(unread[:NAMES_AT_MOST]), hint)
+        some = ", ".join(unread[:NAMES_AT_MOST])
+        text += f" Groups of others read these topics, and none of this one: {some}."
+        yield Diagnosis(WARNING, "namespace", text, hint)
     else:
         yield Diagnosis(OK, "namespace", text)
 
@@ -431,8 +409,7 @@ def _transactions(server: Server) -> Diagnosis:
         "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'"
     )
     age, thread = oldest[0] if oldest else (0, 0)
-    text = "The oldest open transaction is %(age)d s old; history list: %(length)d."
-    text %= {"age": age, "length": length}
+    text = f"The oldest open transaction is {age} s old; history list: {length}."
     if age > LONG_TRANSACTION.total_seconds():
         hint = f"End it: KILL {thread}, and see to what left it open."
         return Diagnosis(WARNING, "transactions", text, hint)

@@ -19,19 +19,18 @@ def indexes(using: str) -> Iterator[Diagnosis]:
     for model in models():
         table = model._meta.db_table
         for index in (*model._meta.constraints, *model._meta.indexes):
-            values = {"table": table, "index": index.name}
             visible = there.get((table, index.name))
             if visible is None:
                 statement = str(index.create_sql(model, connection.schema_editor()))
-                text = "%(table)s has no index %(index)s: statements read the whole table."
+                text = f"{table} has no index {index.name}: statements read the whole table."
             elif not visible:
                 switch = "NOT IGNORED" if connection.mysql_is_mariadb else "VISIBLE"
                 statement = f"ALTER TABLE `{table}` ALTER INDEX `{index.name}` {switch}"
-                text = "The index %(index)s of %(table)s is invisible: statements fail or scan."
+                text = f"The index {index.name} of {table} is invisible: statements fail or scan."
             else:
                 continue
             sound = False
-            yield Diagnosis(ERROR, "index", text % values, f"{statement};")
+            yield Diagnosis(ERROR, "index", text, f"{statement};")
     if sound:
         yield Diagnosis(OK, "index", "All indexes are there.")
 

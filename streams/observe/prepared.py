@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.db.models import Count
-from django.utils.translation import ngettext
 
 from streams.models import CheckEndpoint, PreparedRow, PreparedState, UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.plural import plural
 from streams.sharding import home_of
 from streams.two_phase.schedule import OVERDUE
 
@@ -38,44 +38,41 @@ def _overdue(using: str) -> Iterator[Diagnosis]:
     counted = late.values_list("checker").annotate(n=Count("pk")).order_by("checker")
     hint = "Run ems_consume, or beat, with the project that has it; or enable the endpoint."
     for checker, count in counted[:NAMES_AT_MOST]:
-        text = ngettext(
-            "%(count)d check is overdue: no process asks the checker “%(checker)s”.",
-            "%(count)d checks are overdue: no process asks the checker “%(checker)s”.",
-            count,
-        )
-        yield Diagnosis(ERROR, "prepared", text % {"count": count, "checker": checker}, hint)
+        late_ones = plural(count, "check is overdue", "checks are overdue")
+        text = f"{late_ones}: no process asks the checker “{checker}”."
+        yield Diagnosis(ERROR, "prepared", text, hint)
 
 
 def _for_people(using: str) -> Iterator[Diagnosis]:
     rows = PreparedRow.objects.using(using)
     manual = rows.filter(state=PreparedState.MANUAL)[:COUNT_AT_MOST].count()
     if manual:
-        text = ngettext(
-            "%d prepared message waits for a decision by a person.",
-            "%d prepared messages wait for a decision by a person.",
+        text = plural(
             manual,
+            "prepared message waits for a decision by a person.",
+            "prepared messages wait for a decision by a person.",
         )
         hint = "ems_prepared list --state manual; then commit or rollback."
-        yield Diagnosis(WARNING, "prepared", text % manual, hint)
+        yield Diagnosis(WARNING, "prepared", text, hint)
     unsent = rows.filter(state=PreparedState.UNSENT)[:COUNT_AT_MOST].count()
     if unsent:
-        text = ngettext(
-            "%d committed message cannot be sent.", "%d committed messages cannot be sent.", unsent
+        text = plural(
+            unsent, "committed message cannot be sent.", "committed messages cannot be sent."
         )
         hint = "ems_prepared list --state unsent; correct the topic, then resend."
-        yield Diagnosis(WARNING, "prepared", text % unsent, hint)
+        yield Diagnosis(WARNING, "prepared", text, hint)
     disputed = rows.disputed()[:COUNT_AT_MOST].count()
     if disputed:
-        text = ngettext(
-            "%d message was rolled back by a check, and then committed by its caller.",
-            "%d messages were rolled back by a check, and then committed by their callers.",
+        text = plural(
             disputed,
+            "message was rolled back by a check, and then committed by its caller.",
+            "messages were rolled back by a check, and then committed by their callers.",
         )
         hint = (
             "The check answers ROLLBACK too early: correct it. Then ems_prepared resend;"
             " or rollback if it was right."
         )
-        yield Diagnosis(WARNING, "prepared", text % disputed, hint)
+        yield Diagnosis(WARNING, "prepared", text, hint)
 
 
 def _paused(using: str) -> Iterator[Diagnosis]:
@@ -83,20 +80,18 @@ def _paused(using: str) -> Iterator[Diagnosis]:
         enabled=True, paused_until__gt=UtcNow()
     )
     for endpoint in paused.order_by("name")[:NAMES_AT_MOST]:
-        text = "The check endpoint %(name)s is paused, it is down: %(error)s"
-        values = {"name": endpoint, "error": endpoint.last_error}
-        hint = f"ems_prepared test {endpoint}"
-        yield Diagnosis(WARNING, "prepared", text % values, hint)
+        text = f"The check endpoint {endpoint} is paused, it is down: {endpoint.last_error}"
+        yield Diagnosis(WARNING, "prepared", text, f"ems_prepared test {endpoint}")
 
 
 def _old(using: str) -> Iterator[Diagnosis]:
     rows = PreparedRow.objects.using(using).filter(state=PreparedState.PREPARED)
     old = rows.filter(created_at__lt=UtcNow(-OLD))[:COUNT_AT_MOST].count()
     if old:
-        text = ngettext(
-            "%d message has been undecided for more than an hour.",
-            "%d messages have been undecided for more than an hour.",
+        text = plural(
             old,
+            "message has been undecided for more than an hour.",
+            "messages have been undecided for more than an hour.",
         )
         hint = "See the last answers: ems_prepared list --state prepared."
-        yield Diagnosis(WARNING, "prepared", text % old, hint)
+        yield Diagnosis(WARNING, "prepared", text, hint)

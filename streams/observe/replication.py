@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.db import DatabaseError, connections
-from django.utils.translation import ngettext
 
 from streams.observe.diagnoses import OK, WARNING, Diagnosis
 from streams.observe.mysql_server import Server
+from streams.plural import plural
 from streams.release import documentation
 
 # In milliseconds: a source of semi-synchronous replication that waits for less long degrades in an
@@ -116,13 +116,10 @@ class Replication:
             return self._ok("unknown: this account may not see connected replicas")
         if not replicas:
             return self._ok("none: this account sees no replica that is connected")
-        text = ngettext(
-            "Asynchronous, to %d replica: a failover may lose the last commits.",
-            "Asynchronous, to %d replicas: a failover may lose the last commits.",
-            replicas,
-        )
+        connected = plural(replicas, "replica", "replicas")
+        text = f"Asynchronous, to {connected}: a failover may lose the last commits."
         hint = f"See {documentation('guides/failover.md')}: semi-synchronous."
-        return self._warning(text % replicas, hint)
+        return self._warning(text, hint)
 
     def _of_galera(self) -> Diagnosis:
         state = self._status.get("wsrep_local_state_comment", "?")
@@ -139,14 +136,14 @@ class Replication:
             text = "Group Replication; this account may not see its members."
             return self._ok(text)
         online = [role for state, role in members if state == "ONLINE"]
-        values = {"online": len(online), "all": len(members), "primaries": online.count("PRIMARY")}
         text = (
-            "Group Replication: %(online)d of %(all)d members are online, primaries: %(primaries)d."
+            f"Group Replication: {len(online)} of {len(members)} members are online,"
+            f" primaries: {online.count('PRIMARY')}."
         )
         if len(online) == len(members) > 2:
-            return self._ok(text % values)
+            return self._ok(text)
         hint = "With two members or fewer, none may be lost: the group would stop."
-        return self._warning(text % values, hint)
+        return self._warning(text, hint)
 
     def _of_semi_sync(self) -> Diagnosis:
         status = self._status.get(f"{self._prefix}_status", "OFF")
@@ -155,12 +152,11 @@ class Replication:
         if status != "ON" or not clients:
             text = "Semi-synchronous, and no replica confirms: a failover may lose commits."
             return self._warning(text, "Is the replica connected, and its plugin on?")
-        text = "Semi-synchronous, to %(clients)d replicas; %(missed)d commits not confirmed."
-        values = {"clients": clients, "missed": missed}
+        text = f"Semi-synchronous, to {clients} replicas; {missed} commits not confirmed."
         if reasons := list(self.degrading()):
             why = "; ".join(reason.text for reason in reasons)
-            return self._warning(f"{text % values} {why}.", ", ".join(r.hint for r in reasons))
-        return self._ok(text % values)
+            return self._warning(f"{text} {why}.", ", ".join(r.hint for r in reasons))
+        return self._ok(text)
 
     def _is_on(self, name: str) -> bool:
         return self._variables.get(name, "OFF").upper() in ("ON", "1")

@@ -23,15 +23,14 @@ def shards(using: str) -> Iterator[Diagnosis]:
     found = [topic for topic in strayed if topic.access in WRITABLE or _unread(topic, using)]
     for topic in found:
         alias = alias_of(topic.name)
-        values = {"topic": topic.name, "alias": alias, "here": using}
         move = Move.last_of(topic.name, using)
         if move and move.target == using:
-            text = "%(topic)s was moved here, and EMS['SHARDS'] has it on %(alias)r."
-            hint = "put it on %(here)s in EMS['SHARDS'] in all processes: ems_topics routes"
+            text = f"{topic} was moved here, and EMS['SHARDS'] has it on {alias!r}."
+            hint = f"put it on {using} in EMS['SHARDS'] in all processes: ems_topics routes"
         else:
-            text = "%(topic)s is here, and EMS['SHARDS'] has it on %(alias)r: it was not moved."
-            hint = "ems_topics move %(topic)s --to %(alias)s, with the old EMS['SHARDS']"
-        yield Diagnosis(ERROR, "shards", text % values, hint % values)
+            text = f"{topic} is here, and EMS['SHARDS'] has it on {alias!r}: it was not moved."
+            hint = f"ems_topics move {topic} --to {alias}, with the old EMS['SHARDS']"
+        yield Diagnosis(ERROR, "shards", text, hint)
     if not found:
         yield Diagnosis(OK, "shards", "Each topic is on the database that EMS['SHARDS'] says.")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from django.utils.translation import gettext as _
-
 from streams.errors import OffsetOutOfRange, UnknownPartition
 from streams.log.ends import End
 from streams.log.rewinds import HIGHEST, jump
@@ -23,12 +21,12 @@ def declare(told: str, using: str) -> tuple[Partition, Rewind | None]:
     """
     found = PLACE.fullmatch(told)
     if found is None:
-        raise UnknownPartition(_("%r is not TOPIC/PARTITION:OFFSET, such as orders/0:1200.") % told)
+        raise UnknownPartition(f"{told!r} is not TOPIC/PARTITION:OFFSET, such as orders/0:1200.")
     rows = Partition.objects.using(using).select_related("topic")
     row = rows.filter(topic__name=found["topic"], number=int(found["number"])).first()
     if row is None:
-        raise UnknownPartition(_("There is no partition %(topic)s/%(number)s.") % found.groupdict())
+        raise UnknownPartition(f"There is no partition {found['topic']}/{found['number']}.")
     offset = int(found["offset"])
     if offset >= HIGHEST:
-        raise OffsetOutOfRange(_("No log reaches the offset %d.") % offset)
+        raise OffsetOutOfRange(f"No log reaches the offset {offset}.")
     return row, jump(row.pk, End(offset + 1, row.epoch), using, by=OPERATOR)

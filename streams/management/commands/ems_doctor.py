@@ -82,20 +82,14 @@ class Command(StreamsCommand):
     def _rewound(self, told: str) -> Diagnosis:
         partition, rewind = declare(told, self.using)
         if rewind is None:
-            text = "%(partition)s has reached offset %(end)d: nothing has to be done."
-            values = {"partition": partition, "end": partition.next_offset}
-            return Diagnosis(OK, "rewound", text % values)
+            end = partition.next_offset
+            text = f"{partition} has reached offset {end}: nothing has to be done."
+            return Diagnosis(OK, "rewound", text)
         text = (
-            "%(partition)s goes on at offset %(next)d. Its groups pass %(first)d … %(last)d, which"
-            " no message will have."
+            f"{partition} goes on at offset {rewind.next_offset}. Its groups pass"
+            f" {rewind.first_offset} … {rewind.next_offset - 1}, which no message will have."
         )
-        values = {
-            "partition": partition,
-            "next": rewind.next_offset,
-            "first": rewind.first_offset,
-            "last": rewind.next_offset - 1,
-        }
-        return Diagnosis(WARNING, "rewound", text % values)
+        return Diagnosis(WARNING, "rewound", text)
 
     def _audit(self, start: AuditPosition | None, seconds: float | None) -> list[Diagnosis]:
         limit = None if seconds is None else time.monotonic() + seconds
