@@ -12,8 +12,6 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from streams.errors import MoveRefused, TopicInUse
 from streams.models import (
@@ -36,6 +34,7 @@ from streams.models import (
 from streams.models.prepared import UNFINISHED
 from streams.operate import moved_retries
 from streams.operate.topic_deletion import count_inbox
+from streams.plural import plural
 
 # Rows in one statement.
 CHUNK = 1000
@@ -63,33 +62,27 @@ class TopicCopy:
         topic = self._there().first()
         if topic is None:
             return
-        place = {"topic": topic.name, "alias": self._target}
+        there = self._target
         away = Move.objects.using(self._target).filter(source=self._target, finished_at=None)
         if topic.access in CLOSED and away.filter(name=topic.name).exists():
-            yield _("%(topic)s is being moved away from %(alias)s.") % place
+            yield f"{topic} is being moved away from {there}."
         partitions = list(Partition.objects.using(self._target).filter(topic=topic.pk))
         ids = [partition.pk for partition in partitions]
         messages = Message.objects.using(self._target).filter(partition__in=ids)
         if count := messages[:CHUNK].count():
-            text = ngettext(
-                "%(alias)s has %(count)d message of %(topic)s: let its groups finish there, and"
-                " delete that log by “ems_topics delete %(topic)s --database %(alias)s”.",
-                "%(alias)s has %(count)d messages of %(topic)s: let its groups finish there, and"
-                " delete that log by “ems_topics delete %(topic)s --database %(alias)s”.",
-                count,
+            yield (
+                f"{there} has {plural(count, 'message', 'messages')} of {topic}: let its groups"
+                " finish there, and delete that log by"
+                f" “ems_topics delete {topic} --database {there}”."
             )
-            yield text % {**place, "count": count}
         ends = dict(self._partitions().values_list("number", "next_offset"))
         for partition in partitions:
             if partition.next_offset > ends.get(partition.number, -1):
-                yield _("%(partition)s has come further on %(alias)s than here.") % {
-                    "partition": partition,
-                    "alias": self._target,
-                }
+                yield f"{partition} has come further on {there} than here."
         yield from self._other_groups(topic)
         prepared = PreparedRow.objects.using(self._target)
         if self._busy(topic) or prepared.filter(topic=topic.name, state__in=UNFINISHED).exists():
-            yield _("%(topic)s has work that is not finished on %(alias)s.") % place
+            yield f"{topic} has work that is not finished on {there}."
 
     def write(self, source: Topic, move: Move) -> None:
         """Write the topic with what goes on there, and open it.
@@ -131,23 +124,20 @@ class TopicCopy:
         here = {group.name: group for group in self._groups(self._topic.pk, self._source)}
         left = Move.last_of(topic.name, self._target)
         has_left = left is not None and left.source == self._target
-        for group in self._groups(topic.pk, self._target):
-            mine = here.get(group.name)
+        there = self._target
+        for group in self._groups(topic.pk, there):
+            name = group.name
+            mine = here.get(name)
             if mine is None and has_left:  # it was deleted after the topic had moved away
-                text = _(
-                    "The group %(group)s is on %(alias)s only: “ems_groups delete %(group)s"
-                    " --topic %(topic)s --database %(alias)s”."
+                yield (
+                    f"The group {name} is on {there} only:"
+                    f" “ems_groups delete {name} --topic {topic} --database {there}”."
                 )
-                yield text % {"group": group.name, "alias": self._target, "topic": topic.name}
             if mine and mine.kind != group.kind:
-                yield _(
-                    "The group %(group)s is %(new)s on %(alias)s and %(old)s here: delete it there."
-                ) % {
-                    "group": group.name,
-                    "alias": self._target,
-                    "new": group.kind,
-                    "old": mine.kind,
-                }
+                yield (
+                    f"The group {name} is {group.kind} on {there} and {mine.kind} here: delete it"
+                    " there."
+                )
 
     def _busy(self, topic: Topic) -> bool:
         groups = list(self._groups(topic.pk, self._target).values_list("pk", flat=True))

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from django.db import Error, IntegrityError, connections
 from django.db.models import Count, Max, Q
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from streams.database.retrying import connection_lost, retrying, tables_missing
 from streams.database.transactions import own_transaction
@@ -48,6 +47,7 @@ from streams.operate import moved_retries
 from streams.operate.topic_copy import CLOSED, TopicCopy
 from streams.operate.topic_deletion import SETTLED_SECONDS, count_inbox
 from streams.operate.topics import topic_of
+from streams.plural import plural
 
 # For how many seconds the groups may finish what is there, once the topic is closed.
 PATIENCE_SECONDS = 60.0
@@ -127,7 +127,7 @@ class TopicMove:
             self._token = begun.token
         try:
             self.close()
-            say(_("waiting %d s for sends that are under way") % SETTLED_SECONDS)
+            say(f"waiting {SETTLED_SECONDS:.0f} s for sends that are under way")
             pause(SETTLED_SECONDS)
             self._finish_in_time(say, pause)
         except BaseException:
@@ -166,12 +166,13 @@ class TopicMove:
         """
         begun = self._begun()
         if begun is None:
-            raise MoveRefused(_("No move of %s from here is under way.") % self.topic)
+            raise MoveRefused(f"No move of {self.topic} from here is under way.")
         self._token = begun.token
         self.give_up()
         if self._begun():
-            text = _("%(topic)s has moved to %(alias)s: say that move again, to finish it here.")
-            raise MoveRefused(text % {"topic": self.topic, "alias": begun.target})
+            raise MoveRefused(
+                f"{self.topic} has moved to {begun.target}: say that move again, to finish it here."
+            )
 
     # -- what is in the way --
 
@@ -186,21 +187,19 @@ class TopicMove:
             yield from self._copy.obstacles()
 
     def _of_move(self) -> Iterator[str]:
-        place = {"topic": self.topic.name, "alias": self.target}
         if self.source == self.target:
-            yield _("%(topic)s is on %(alias)s already.") % place
+            yield f"{self.topic} is on {self.target} already."
         if self.topic.name.startswith(PREFIX):
-            yield _("%(topic)s is the topic of a stress test.") % place
+            yield f"{self.topic} is the topic of a stress test."
         last = self._last()
         if last is None or last.source != self.source:
             return
-        place["alias"] = last.target
         if last.finished_at:
-            yield _("%(topic)s has moved to %(alias)s: move it from there.") % place
+            yield f"{self.topic} has moved to {last.target}: move it from there."
         elif last.target != self.target and (self._access() in CLOSED or self._has_landed(last)):
             yield (
-                _("%(topic)s is being moved to %(alias)s: finish that, or open the topic again.")
-                % place
+                f"{self.topic} is being moved to {last.target}: finish that, or open the topic"
+                " again."
             )
 
     def _of_groups(self) -> Iterator[str]:
@@ -209,74 +208,56 @@ class TopicMove:
             if lag.consumers and not lag.group.paused:
                 continue
             if unfinished := (lag.behind or 0) + lag.open:
-                text = ngettext(
-                    "%(group)s has not finished %(count)d message, and nobody consumes.",
-                    "%(group)s has not finished %(count)d messages, and nobody consumes.",
-                    unfinished,
-                )
-                yield text % {"group": lag.group, "count": unfinished}
+                messages = plural(unfinished, "message", "messages")
+                yield f"{lag.group} has not finished {messages}, and nobody consumes."
         if not groups and Message.objects.using(self.source).filter(
             partition__in=self._partition_ids(), offset__isnull=False
         ):
-            yield _("Messages are there, and no group has read them.")
+            yield "Messages are there, and no group has read them."
         ids = [group.pk for group in groups]
         replays = Cursor.objects.using(self.source).unended().filter(group__in=ids)
         if replays.exists():
-            yield _("A replay has not ended: see “ems_groups replays”.")
+            yield "A replay has not ended: see “ems_groups replays”."
         for redrive in Redrive.objects.using(self.source).unfinished():
             letters = DeadMessage.objects.using(self.source).filter(topic=self.topic.pk)
             if letters.filter(
                 Q(pk__in=redrive.ids or []) | Q(group__in=redrive.groups if not redrive.ids else [])
             ).exists():
-                yield _("Redrive %d has not ended: let it end, or stop and delete it.") % redrive.pk
+                yield f"Redrive {redrive.pk} has not ended: let it end, or stop and delete it."
 
     def _of_messages(self) -> Iterator[str]:
         inbox = (
             Message.objects.using(self.source).inbox().filter(partition__in=self._partition_ids())
         )
         delayed = inbox.filter(due_at__gt=UtcNow()).aggregate(n=Count("pk"), until=Max("due_at"))
-        if delayed["n"]:
-            text = ngettext(
-                "%(count)d delayed message is there, until %(until)s: wait, or cancel it.",
-                "%(count)d delayed messages are there, until %(until)s: wait, or cancel them.",
-                delayed["n"],
-            )
-            yield text % {"count": delayed["n"], "until": f"{delayed['until']:%Y-%m-%d %H:%M} UTC"}
+        if count := delayed["n"]:
+            there = plural(count, "delayed message is there", "delayed messages are there")
+            it = "it" if count == 1 else "them"
+            yield f"{there}, until {_minute(delayed['until'])}: wait, or cancel {it}."
         prepared = PreparedRow.objects.using(self.source).filter(
             topic=self.topic.name, state__in=UNFINISHED
         )
         if count := prepared[:COUNT_AT_MOST].count():
-            text = ngettext(
-                "%d prepared message may still be sent to it.",
-                "%d prepared messages may still be sent to it.",
+            yield plural(
                 count,
+                "prepared message may still be sent to it.",
+                "prepared messages may still be sent to it.",
             )
-            yield text % count
 
     def _retries(self) -> Iterator[str]:
         if self.with_retries:
             return
         waiting = moved_retries.waiting(self.topic.pk, self.source)
         found = waiting.aggregate(n=Count("pk"), until=Max("due_at"))
-        if found["n"]:
-            text = ngettext(
-                "%(count)d message waits to be retried, until %(until)s: --with-retries takes"
-                " it along.",
-                "%(count)d messages wait to be retried, until %(until)s: --with-retries takes"
-                " them along.",
-                found["n"],
-            )
-            yield text % {"count": found["n"], "until": f"{found['until']:%Y-%m-%d %H:%M} UTC"}
+        if count := found["n"]:
+            wait = plural(count, "message waits to be retried", "messages wait to be retried")
+            it = "it" if count == 1 else "them"
+            yield f"{wait}, until {_minute(found['until'])}: --with-retries takes {it} along."
 
     def _unfinished(self) -> Iterator[str]:
         for lag in self._lags(self._groups()):
             if count := (lag.behind or 0) + lag.open:
-                text = ngettext(
-                    "%(group)s has not finished %(count)d message.",
-                    "%(group)s has not finished %(count)d messages.",
-                    count,
-                )
-                yield text % {"group": lag.group, "count": count}
+                yield f"{lag.group} has not finished {plural(count, 'message', 'messages')}."
 
     # -- the move --
 
@@ -327,14 +308,14 @@ class TopicMove:
             topic = self._lock()
             move = Move.objects.using(self.source).filter(token=self._token).first()
             if move is None:
-                raise MoveRefused(_("The move was given up: somebody has opened the topic again."))
+                raise MoveRefused("The move was given up: somebody has opened the topic again.")
             if move.finished_at:
                 return
             if not self._has_landed(move):
                 if topic.access not in CLOSED:
-                    raise MoveRefused(_("%s was opened again: begin anew.") % self.topic)
+                    raise MoveRefused(f"{self.topic} was opened again: begin anew.")
                 if topic.access != _closed(move.access):
-                    raise MoveRefused(_("The access of %s was changed: begin anew.") % self.topic)
+                    raise MoveRefused(f"The access of {self.topic} was changed: begin anew.")
                 self._refuse_unfinished()
                 self._write(topic, move)
             moved_retries.remove(self.topic.pk, self.source)
@@ -348,11 +329,12 @@ class TopicMove:
             raise MoveRefused(" ".join(obstacles))
         unfinished = [*self._unfinished(), *self._retries()]
         if waiting:
-            text = ngettext("%d message is in the inbox.", "%d messages are in the inbox.", waiting)
-            unfinished.append(text % waiting)
+            unfinished.append(
+                plural(waiting, "message is in the inbox.", "messages are in the inbox.")
+            )
         # Also one that was claimed since the claims were counted: its row lives until it is done.
         if not unfinished and moved_retries.left(self.topic.pk, self.source).exists():
-            unfinished.append(_("A message has failed meanwhile."))  # it is not held yet
+            unfinished.append("A message has failed meanwhile.")  # it is not held yet
         if unfinished:
             raise Unfinished(" ".join(unfinished))
 
@@ -370,8 +352,7 @@ class TopicMove:
                 self._lock()
         except IntegrityError as error:
             raise MoveRefused(
-                _("%(topic)s was made on %(alias)s meanwhile: try again.")
-                % {"topic": self.topic, "alias": self.target}
+                f"{self.topic} was made on {self.target} meanwhile: try again."
             ) from error
         except Error as error:
             if connection_lost(error):  # the caller repeats it, and closes that of the source
@@ -434,7 +415,7 @@ class TopicMove:
         rows = Topic.objects.using(self.source).select_for_update()
         topic = rows.filter(pk=self.topic.pk).first()
         if topic is None:
-            raise MoveRefused(_("There is no topic %s.") % self.topic)
+            raise MoveRefused(f"There is no topic {self.topic}.")
         return topic
 
     def _lock_partitions(self) -> list[Partition]:
@@ -458,6 +439,10 @@ class TopicMove:
     def _partition_ids(self) -> list[int]:
         rows = Partition.objects.using(self.source).filter(topic=self.topic.pk)
         return list(rows.values_list("pk", flat=True))
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def _closed(access: str) -> Access:

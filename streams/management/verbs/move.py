@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connections
-from django.utils.translation import ngettext
 
 from streams.management.base import StreamsCommand, add_dry_run
 from streams.operate.topic_move import TopicMove
+from streams.plural import plural
 
 
 class MoveVerb(StreamsCommand):
@@ -46,8 +46,7 @@ class MoveVerb(StreamsCommand):
         if to not in connections:
             raise CommandError(f"There is no database alias {to!r}.")
         if to == self.using:
-            text = "%(topic)s is on %(alias)s by EMS['SHARDS']: say --database, from where."
-            raise CommandError(text % {"topic": topic, "alias": to})
+            raise CommandError(f"{topic} is on {to} by EMS['SHARDS']: say --database, from where.")
         move = TopicMove(topic, self.using, to, who=self.who, with_retries=with_retries)
         obstacles = [] if move.is_over else move.obstacles()
         unfinished = [] if move.is_over else move.unfinished()
@@ -60,21 +59,18 @@ class MoveVerb(StreamsCommand):
         texts = [f"would move: {topic}" if dry_run else f"moved: {topic}"]
         texts += [*obstacles, *unfinished] if dry_run else []
         if letters:
-            text = ngettext(
-                "%(count)d dead letter stays on %(alias)s.",
-                "%(count)d dead letters stay on %(alias)s.",
-                letters,
-            )
-            texts.append(text % {"count": letters, "alias": self.using})
+            stay = plural(letters, "dead letter stays", "dead letters stay")
+            texts.append(f"{stay} on {self.using}.")
         if tails:
-            text = "Each client of %s must have read all before it starts with the new routes."
-            texts.append(text % ", ".join(tails))
+            texts.append(
+                f"Each client of {', '.join(tails)} must have read all before it starts with the"
+                " new routes."
+            )
         if not dry_run:
-            text = (
-                "Its producers are refused now. Put it on %(alias)s in EMS['SHARDS'], say"
+            texts.append(
+                f"Its producers are refused now. Put it on {to} in EMS['SHARDS'], say"
                 " “ems_topics routes --accept” with that setting, and restart every process."
             )
-            texts.append(text % {"alias": to})
         self.tell(
             "\n".join(texts),
             moved=not dry_run,
