@@ -120,4 +120,4 @@ class ActVerbs(StreamsCommand):
 
 
 def _in_the_way(found: Effects) -> str:
-    return f"{found.obstacle} " + "To do it all the same, say --force."
+    return f"{found.obstacle} To do it all the same, say --force."

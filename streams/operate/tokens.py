@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
-from django.utils.translation import gettext as _
 
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidValue
@@ -76,9 +75,7 @@ def right_of(text: str) -> ApiRight:
     verb, _colon, pattern = text.partition(":")
     if verb not in Verb.values:
         verbs = ", ".join(Verb.values)
-        raise InvalidValue(
-            _("There is no right %(verb)r: %(verbs)s.") % {"verb": verb, "verbs": verbs}
-        )
+        raise InvalidValue(f"There is no right {verb!r}: {verbs}.")
     right = ApiRight(verb=verb, pattern=pattern or ANY)
     try:
         right.clean()

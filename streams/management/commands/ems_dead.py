@@ -13,7 +13,6 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models import Max
-from django.utils.translation import ngettext
 
 from streams.consume.outcome.dead_letter import ids_named, newest, redrive
 from streams.database.sql import settle as sql
@@ -284,10 +283,8 @@ class Command(StreamsCommand):
 
         if asks and not (dry_run or yes):
             found = sum(1 for _letter in chosen()) if self.can_ask else 0
-            question = ngettext(
-                "Delete %s dead letter for good?", "Delete %s dead letters for good?", found
-            )
-            self.confirm(question % number(found), yes=yes)
+            letters = "dead letter" if found == 1 else "dead letters"
+            self.confirm(f"Delete {number(found)} {letters} for good?", yes=yes)
         count = left = 0
         for letter in chosen():
             if dry_run or verb(letter):
@@ -299,8 +296,7 @@ class Command(StreamsCommand):
         self.progress("")
         if id and limit is None:
             left = len(ids) - count
-        text = "would be %(done)s: %(count)s" if dry_run else "%(done)s: %(count)s"
-        text %= {"done": done, "count": number(count)}
+        text = f"{'would be ' if dry_run else ''}{done}: {number(count)}"
         if left:
             text += f"; left out: {number(left)} (redriven already, gone, or behind an edited one)"
         self.tell(text, **{"dry_run": dry_run, done: count, "left_out": left})

@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils.translation import ngettext
 
 from streams.management.base import StreamsCommand, add_dry_run, counted, number
 from streams.models import ConsumerGroup, Topic
@@ -67,7 +66,7 @@ class Command(StreamsCommand):
             self.stdout.write("Nothing to purge.")
         for group in idle:
             self.stdout.write(f"Abandoned? {group}.")
-            self.stdout.write("  → " + "Run its consumer, ems_groups delete, or --force.")
+            self.stdout.write("  → Run its consumer, ems_groups delete, or --force.")
 
     def _topic(self, name: str | None) -> Topic | None:
         if name is None:
@@ -80,20 +79,12 @@ class Command(StreamsCommand):
     def _tell_partition(self, outcome: Purged, names: dict[int, str], dry_run: bool) -> None:
         now = outcome.floor
         count = now.messages if dry_run else outcome.deleted
+        messages = f"{number(count)} {'message' if count == 1 else 'messages'}"
         if dry_run:
-            text = ngettext(
-                "%(partition)s: would delete %(count)s message, up to offset %(floor)d",
-                "%(partition)s: would delete %(count)s messages, up to offset %(floor)d",
-                count,
-            )
+            text = f"would delete {messages}, up to offset {now.offset}"
         else:
-            text = ngettext(
-                "%(partition)s: %(count)s message deleted; it begins at %(floor)d",
-                "%(partition)s: %(count)s messages deleted; it begins at %(floor)d",
-                count,
-            )
-        values = {"partition": now.partition, "count": number(count), "floor": now.offset}
-        self.stdout.write(text % values)
+            text = f"{messages} deleted; it begins at {now.offset}"
+        self.stdout.write(f"{now.partition}: {text}")
         if outcome.skipped.rows:
             self.stdout.write(f"  forced: {outcome.skipped}")
         for hold in outcome.past:

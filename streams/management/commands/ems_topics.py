@@ -134,9 +134,11 @@ class Command(ActVerbs, ChangeVerb, MoveVerb, ContractVerbs):
         change(row, {"index_keys": True}, self.using, self.who)
         written = complete(row, self.using, self._show_indexed)
         self.progress("")
-        text = "%(topic)s: every message is found by its key now; entries written: %(count)s"
-        values = {"topic": topic, "count": number(written)}
-        self.tell(text % values, topic=topic, written=written)
+        self.tell(
+            f"{topic}: every message is found by its key now; entries written: {number(written)}",
+            topic=topic,
+            written=written,
+        )
 
     def _show_indexed(self, row: Partition) -> None:
         left = (row.keys_from or 0) - row.first_offset

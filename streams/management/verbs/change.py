@@ -35,7 +35,7 @@ class ChangeVerb(StreamsCommand):
                 flag["metavar"] = "DURATION" if name in SECONDS else "VALUE"
             text = str(field.verbose_name)
             if field.null or (field.blank and not flag.get("choices")):
-                text += " " + f"({NONE} removes it)"
+                text += f" ({NONE} removes it)"
             parser.add_argument(f"--{name.replace('_', '-')}", help=text.replace("%", "%%"), **flag)
 
     def apply_changes(self, row: Any, **options: Any) -> None:

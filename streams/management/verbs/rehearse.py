@@ -43,8 +43,7 @@ class RehearseVerb(StreamsCommand):
         parser.add_argument("--dead", type=letters_named, nargs="+", metavar="LETTER", help=text)
         text = "the newest N dead letters that wait"
         parser.add_argument("--newest", type=positive, metavar="N", help=text)
-        text = "at most this many (%(default)d), at most %(most)d"
-        text %= {"default": LIMIT, "most": MOST}
+        text = f"at most this many ({LIMIT}), at most {MOST}"
         parser.add_argument("--limit", type=positive, default=LIMIT, metavar="N", help=text)
 
     def do_rehearse(
@@ -126,5 +125,5 @@ class RehearseVerb(StreamsCommand):
         )
         text = ", ".join(f"{state}: {number(count)}" for state, count in counts.items())
         if result.left_out:
-            text += "; " + f"left out: {number(result.left_out)}"
-        self.stdout.write(f"{text}; {'all is undone'}. {result.stopped}".rstrip())
+            text += f"; left out: {number(result.left_out)}"
+        self.stdout.write(f"{text}; all is undone. {result.stopped}".rstrip())
