@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 from celery import shared_task
 
@@ -37,47 +38,39 @@ def _say_off() -> None:
     )
 
 
-@shared_task(name="ems.sequence", ignore_result=True, expires=EVERY["sequence"])
-def sequence(using: str | None = None) -> None:
+def _step(work: Callable[[str], object], using: str | None, *, discovers: bool = False) -> None:
+    """Call ``work`` with the alias, unless EMS is off; before, import the consumers if it asks."""
     if is_off():
         return
+    if discovers:
+        autodiscover()
     with committing(database(using)) as alias:
-        sequence_all(alias)
+        work(alias)
+
+
+@shared_task(name="ems.sequence", ignore_result=True, expires=EVERY["sequence"])
+def sequence(using: str | None = None) -> None:
+    _step(sequence_all, using)
 
 
 @shared_task(name="ems.sweep", ignore_result=True, expires=EVERY["sweep"])
 def sweep(using: str | None = None) -> None:
-    if is_off():
-        return
-    autodiscover()  # @consumer says how many retries a group has
-    with committing(database(using)) as alias:
-        sweep_if_due(alias)
+    _step(sweep_if_due, using, discovers=True)  # @consumer says how many retries a group has
 
 
 @shared_task(name="ems.retries", ignore_result=True, expires=EVERY["retries"])
 def retries(using: str | None = None) -> None:
-    if is_off():
-        return
-    autodiscover()
-    with committing(database(using)) as alias:
-        step_retries_if_due(alias)
+    _step(step_retries_if_due, using, discovers=True)
 
 
 @shared_task(name="ems.purge", ignore_result=True, expires=EVERY["purge"])
 def purge(using: str | None = None) -> None:
-    if is_off():
-        return
-    with committing(database(using)) as alias:
-        # The purge is due once a night, and in slices: each task does a part, and ends before the
-        # next one begins.
-        purge_if_due(alias, seconds=EVERY["purge"] - 10)
+    # The purge is due once a night, and in slices: each task does a part, and ends before the next
+    # one begins.
+    _step(partial(purge_if_due, seconds=EVERY["purge"] - 10), using)
 
 
 @shared_task(name="ems.steps", ignore_result=True, expires=EVERY["steps"])
 def steps(using: str | None = None) -> None:
     """Run the steps of other apps that are due, such as those of the monitoring."""
-    if is_off():
-        return
-    autodiscover()  # @consumer says after how long a call is slow
-    with committing(database(using)) as alias:
-        run_steps_of_apps(alias)
+    _step(run_steps_of_apps, using, discovers=True)  # @consumer says after how long a call is slow
