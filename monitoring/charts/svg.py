@@ -16,8 +16,6 @@ WIDTH, HEIGHT = 600, 160
 SPARK_WIDTH, SPARK_HEIGHT = 120, 32
 BAR_WIDTH = 100
 
-Point = tuple[float, float]
-
 
 def runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
     """Yield the unbroken parts of a line, as (number, value): what is unknown is a gap."""

@@ -148,10 +148,6 @@ class PreparedRow(WithBody):
         return self.state in UNDECIDED
 
     @property
-    def is_committed(self) -> bool:
-        return self.state in COMMITTED
-
-    @property
     def is_disputed(self) -> bool:
         return self.state == PreparedState.ROLLED_BACK and self.disputed_at is not None
 

@@ -163,7 +163,7 @@ def _of_topic(
         for rows in _messages(subject, partition, using):
             mine = [row for row in rows if subject.owns(row)]
             others = _erase_messages(topic, partition, mine, rows, using) if erases else 0
-            open_ = [row for row in mine if _is_unfinished(topic, row, using)]
+            open_ = [row for row in mine if _is_unfinished(row, using)]
             found = replace(
                 found,
                 messages=found.messages + len(mine),
@@ -273,7 +273,7 @@ def _letters(subject: DataSubject, topic: Topic, using: str) -> tuple[list[int],
     return sorted(mine), theirs
 
 
-def _is_unfinished(topic: Topic, row: Message, using: str) -> bool:
+def _is_unfinished(row: Message, using: str) -> bool:
     if row.offset is None:
         return True
     place = {"partition": row.partition_id}

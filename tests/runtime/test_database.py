@@ -43,7 +43,7 @@ def wait_timeout():
 
 
 def test_connections_are_kept_open_between_steps():
-    limit = IdleLimit("default", [timedelta(seconds=60)])
+    limit = IdleLimit("default")
     limit.install()
     connection.ensure_connection()
     assert connection.close_at is None
@@ -51,7 +51,9 @@ def test_connections_are_kept_open_between_steps():
 
 @pytest.mark.mysql
 def test_a_connection_may_be_silent_for_the_longest_call_and_a_margin():
-    limit = IdleLimit("default", [timedelta(seconds=60), timedelta(seconds=600)])
+    limit = IdleLimit("default")
+    limit.allow(timedelta(seconds=600))
+    limit.allow(timedelta(seconds=60))
     limit.install()
     assert wait_timeout() == 610
 
@@ -129,7 +131,8 @@ def test_a_beat_that_runs_at_the_end_registers_nobody_again(monkeypatch):
 
 @pytest.mark.mysql
 def test_a_timeout_that_an_admin_has_lengthened_makes_room_for_itself():
-    limit = IdleLimit("default", [timedelta(seconds=60)])
+    limit = IdleLimit("default")
+    limit.allow(timedelta(seconds=60))
     limit.install()
     assert wait_timeout() == 70
     limit.allow(timedelta(seconds=30))
@@ -141,7 +144,7 @@ def test_a_timeout_that_an_admin_has_lengthened_makes_room_for_itself():
 @pytest.mark.mysql
 def test_the_lock_of_a_frozen_process_is_free_again_soon(second_connection, monkeypatch):
     monkeypatch.setattr(ems_connections, "MARGIN", timedelta(seconds=1))
-    limit = IdleLimit("default", [timedelta(0)])
+    limit = IdleLimit("default")
     limit.install()
     consumer("orders", group="mail")(print)
     Process("mail")

@@ -6,7 +6,6 @@ import math
 import os
 import socket
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from threading import current_thread, local
 from typing import Any
@@ -54,9 +53,9 @@ class IdleLimit:
     has set: a connection that they use seldom must not be closed under their handlers.
     """
 
-    def __init__(self, using: str, timeouts: Sequence[timedelta] = ()) -> None:
+    def __init__(self, using: str) -> None:
         self._using = using
-        self._limit = max(timeouts, default=timedelta(0)) + MARGIN
+        self._limit = MARGIN
         self._in_force = local()
         self._given: dict[str, Any] = {}  # what the project has set
 
