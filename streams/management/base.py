@@ -42,6 +42,9 @@ NAMING = {
 }
 # The highest number that a BIGINT column can have.
 MOST = 2**63 - 1
+# A value of an option that is taken from the environment: what stands in the command is seen in the
+# list of processes.
+FROM_ENVIRONMENT = "env:"
 # The error number of MySQL and MariaDB when a table does not exist.
 NO_TABLE = 1146
 
@@ -381,6 +384,16 @@ def named(text: str) -> int | LogPlace:
 def letters_named(text: str) -> int | LogPlace:
     """Parse an id, or a place, which may be several; raises ArgumentTypeError."""
     return LogPlace.parse(text) if PLACE.fullmatch(text) else named(text)
+
+
+def from_environment(text: str) -> str:
+    """Return the variable that ``env:NAME`` names, or the text; raises CommandError."""
+    if not text.startswith(FROM_ENVIRONMENT):
+        return text
+    name = text.removeprefix(FROM_ENVIRONMENT)
+    if name not in os.environ:
+        raise CommandError(f"There is no {name} in the environment.")
+    return os.environ[name]
 
 
 def fits(value: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
@@ -25,12 +24,15 @@ from monitoring.models import (
     Operator,
     Severity,
 )
-from streams.management.base import StreamsCommand, add_limit, duration, positive
+from streams.management.base import (
+    StreamsCommand,
+    add_limit,
+    duration,
+    from_environment,
+    positive,
+)
 from streams.sharding import home_of
 
-# A value of an option that is taken from the environment: what stands in the command is seen in the
-# list of processes.
-FROM_ENVIRONMENT = "env:"
 ANY = "any"
 
 
@@ -218,7 +220,7 @@ class Command(StreamsCommand):
         row.kind = kind or row.kind
         for option in ("url", "secret"):
             if options[option] is not None:
-                setattr(row, option, _from_environment(options[option]))
+                setattr(row, option, from_environment(options[option]))
         if options["to"] is not None:
             row.recipients = options["to"]
         if options["on"] or options["off"]:
@@ -253,12 +255,3 @@ class Command(StreamsCommand):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         row.save(using=self.home)
-
-
-def _from_environment(text: str) -> str:
-    if not text.startswith(FROM_ENVIRONMENT):
-        return text
-    name = text.removeprefix(FROM_ENVIRONMENT)
-    if name not in os.environ:
-        raise CommandError(f"There is no {name} in the environment.")
-    return os.environ[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +12,12 @@ from django.core.management.base import CommandError
 from streams import body as bodies
 from streams.database.clock import database_now
 from streams.management.acts import ActVerbs
-from streams.management.base import add_limit
+from streams.management.base import add_limit, from_environment
 from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
 from streams.models.prepared import of_key
 from streams.sharding import home_of
 from streams.two_phase.asking import ask_about_nothing
 
-FROM_ENVIRONMENT = "env:"
 STATES = [state.lower() for state in PreparedState.values]
 
 
@@ -143,7 +141,7 @@ class Command(ActVerbs):
         row = row or CheckEndpoint(name=endpoint)
         for option in ("url", "secret"):
             if options[option] is not None:
-                setattr(row, option, _from_environment(options[option]))
+                setattr(row, option, from_environment(options[option]))
         row.dialect = options["dialect"] or row.dialect
         row.timeout_seconds = options["timeout"] or row.timeout_seconds
         if options["allow_private"] is not None:
@@ -183,12 +181,3 @@ class Command(ActVerbs):
 def _or_none(row: PreparedRow, name: str) -> Any:
     value = getattr(row, name)
     return None if value == "" else value
-
-
-def _from_environment(text: str) -> str:
-    if not text.startswith(FROM_ENVIRONMENT):
-        return text
-    name = text.removeprefix(FROM_ENVIRONMENT)
-    if name not in os.environ:
-        raise CommandError(f"There is no {name} in the environment.")
-    return os.environ[name]
