@@ -27,13 +27,13 @@ class ActVerbs(StreamsCommand):
         """Take what names a row."""
         raise NotImplementedError
 
-    def rows_named(self, options: Mapping[str, Any]) -> list[Any]:
-        """Return the rows that the arguments name; raises CommandError if there is none."""
+    def row_named(self, options: Mapping[str, Any]) -> Any:
+        """Return the one row that the arguments name; raises CommandError."""
         raise NotImplementedError
 
-    def row_named(self, options: Mapping[str, Any]) -> Any:
-        """Return the one row that they name; raises CommandError."""
-        raise NotImplementedError
+    def rows_named(self, options: Mapping[str, Any]) -> list[Any]:
+        """Return the rows that they name, if they may name several; raises CommandError."""
+        return [self.row_named(options)]
 
     def described(self, row: Any) -> dict[str, Any]:
         """Return what names the row in JSON."""

@@ -38,14 +38,11 @@ class Command(ActVerbs):
     def add_row_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive, help="its id, as the list has it")
 
-    def rows_named(self, options: Mapping[str, Any]) -> list[HeldKey]:
-        found = list(self._rows().filter(pk=options["id"]))
-        if not found:
+    def row_named(self, options: Mapping[str, Any]) -> HeldKey:
+        found: HeldKey | None = self._rows().filter(pk=options["id"]).first()
+        if found is None:
             raise CommandError(f"No key is held with the id {options['id']}.")
         return found
-
-    def row_named(self, options: Mapping[str, Any]) -> HeldKey:
-        return self.rows_named(options)[0]
 
     def described(self, row: HeldKey) -> dict[str, Any]:
         return {"id": row.pk, "group": row.group.name, "topic": row.group.topic.name}

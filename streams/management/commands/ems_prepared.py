@@ -53,9 +53,6 @@ class Command(ActVerbs):
     def row_named(self, options: Mapping[str, Any]) -> PreparedRow:
         return self._row(options["biz"], options["key"])
 
-    def rows_named(self, options: Mapping[str, Any]) -> list[PreparedRow]:
-        return [self.row_named(options)]
-
     def described(self, row: PreparedRow) -> dict[str, Any]:
         return {"biz": row.biz, "biz_key": row.biz_key}
 

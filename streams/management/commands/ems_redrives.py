@@ -34,9 +34,9 @@ class Command(ActVerbs):
     def add_row_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("id", type=positive, help="its id")
 
-    def rows_named(self, options: Mapping[str, Any]) -> list[Redrive]:
-        found = list(self._rows().filter(pk=options["id"]))
-        if not found:
+    def row_named(self, options: Mapping[str, Any]) -> Redrive:
+        found: Redrive | None = self._rows().filter(pk=options["id"]).first()
+        if found is None:
             raise CommandError(f"There is no redrive {options['id']}.")
         return found
 
