@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from streams.management.base import StreamsCommand, add_dry_run, counted, number
-from streams.models import ConsumerGroup, Topic
+from streams.models import ConsumerGroup
+from streams.operate.topics import topic_of
 from streams.retain.abandoned_groups import abandoned_of
 from streams.retain.purge import Purge, Purged
 from streams.retain.purge_floor import Hold
@@ -36,7 +35,8 @@ class Command(StreamsCommand):
     def run(self, **options: Any) -> None:
         dry_run: bool = options["dry_run"]
         work = Purge(self.using, force=options["force"], say=self._show_rows)
-        one = self._topic(options["topic"])
+        name: str | None = options["topic"]
+        one = None if name is None else topic_of(name, self.using)
         try:
             outcomes = work.preview(one) if dry_run else work.run(one)
             expired = {} if dry_run or one else work.delete_old_rows()
@@ -67,14 +67,6 @@ class Command(StreamsCommand):
         for group in idle:
             self.stdout.write(f"Abandoned? {group}.")
             self.stdout.write("  → Run its consumer, ems_groups delete, or --force.")
-
-    def _topic(self, name: str | None) -> Topic | None:
-        if name is None:
-            return None
-        found = Topic.objects.using(self.using).filter(name=name).first()
-        if found is None:
-            raise CommandError(f"There is no topic {name}.")
-        return found
 
     def _tell_partition(self, outcome: Purged, names: dict[int, str], dry_run: bool) -> None:
         now = outcome.floor
