@@ -112,12 +112,17 @@ def _enabled() -> Iterator[CheckMessage]:
         )
 
 
+def _is_misconfigured() -> bool:
+    """Tell whether the settings cannot be read, so that nothing that depends on them is checked."""
+    return any(message.id in ("ems.E001", "ems.E011") for message in check_settings())
+
+
 @register("ems", "database")
 def check_database(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check the servers that have tables of EMS, or will have them, and the groups in them."""
-    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
+    if _is_misconfigured():
         return []
     found: list[CheckMessage] = []
     for alias in databases or ():
@@ -143,7 +148,7 @@ def check_http(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check that the largest message can be sent over HTTP, where the project has mounted it."""
-    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
+    if _is_misconfigured():
         return []
     most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: any
     asked = [alias for alias in aliases() if alias in (databases or ())]
@@ -170,7 +175,7 @@ def check_deployment(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """Check what is good for development only; of the database nothing if it is away."""
-    if any(message.id in ("ems.E001", "ems.E011") for message in check_settings()):
+    if _is_misconfigured():
         return []
     return [*_relative(Path(settings().STATE_DIR)), *_auto_create()]
 
