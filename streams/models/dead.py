@@ -76,6 +76,10 @@ class DeadMessageQuerySet(models.QuerySet["DeadMessage"]):
             traceback=verdict.traceback,
         )
 
+    def newest_id(self) -> int:
+        """Return the highest id, of whatever state; 0 if there is none."""
+        return self.aggregate(newest=models.Max("pk"))["newest"] or 0
+
     def edited(self) -> DeadMessageQuerySet:
         """Return the dead letters whose copy is not that of the log any more."""
         return self.exclude(edited_at=None)

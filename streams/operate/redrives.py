@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from django.db import connections
-from django.db.models import Max
 from django.utils.translation import gettext as _
 
 from streams.database.retrying import retrying
@@ -45,8 +44,7 @@ def begin(
     valid_rate(rate)
     chosen = list(groups)
     if upto is None:
-        newest = DeadMessage.objects.using(using).aggregate(newest=Max("pk"))["newest"]
-        upto = newest or 0
+        upto = DeadMessage.objects.using(using).newest_id()
     if ids is None:
         first = ""
         if limit is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from django.db.models import Max
 from django.http import HttpResponse
 from ninja import Router, Status
 from pydantic import Field, model_validator
@@ -232,7 +231,7 @@ def _found(
     caller: Caller, verb: str, wanted: Chosen, using: str
 ) -> tuple[list[DeadMessage], Outcome, ConsumerGroup | None]:
     """Return the letters, what there is to say of them, and their group if one was named."""
-    newest = DeadMessage.objects.using(using).aggregate(newest=Max("pk"))["newest"] or 0
+    newest = DeadMessage.objects.using(using).newest_id()
     upto = newest if wanted.upto is None else wanted.upto
     if wanted.ids is not None:
         ids = sorted({pk for pk in wanted.ids if wanted.after < pk <= upto})

@@ -12,7 +12,6 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connections
-from django.db.models import Max
 
 from streams.consume.outcome.dead_letter import ids_named, newest, redrive
 from streams.database.sql import settle as sql
@@ -307,13 +306,14 @@ class Command(StreamsCommand):
 
     def _waiting(self, groups: Iterable[int]) -> Iterator[list[int]]:
         """Yield the ids of all letters that wait now, in pages; later ones are left out."""
-        upto = self._newest()
+        upto = DeadMessage.objects.using(self.using).newest_id()
         for group in groups:
             yield from self._pages(sql.WAITING_LETTERS, group, upto=upto)
 
     def _all(self) -> Iterator[list[int]]:
         """Yield the ids of all letters, waiting or redriven, in pages."""
-        yield from self._pages(sql.ALL_LETTERS, upto=self._newest())
+        newest = DeadMessage.objects.using(self.using).newest_id()
+        yield from self._pages(sql.ALL_LETTERS, upto=newest)
 
     def _pages(
         self, statement: Mapping[str, str], *parameters: int, upto: int
@@ -322,10 +322,6 @@ class Command(StreamsCommand):
         while rows := fetch(self.using, statement[vendor], [*parameters, after, upto, PAGE]):
             yield [pk for (pk,) in rows]
             after = rows[-1][0]
-
-    def _newest(self) -> int:
-        letters = DeadMessage.objects.using(self.using)
-        return letters.aggregate(newest=Max("pk"))["newest"] or 0
 
     def _groups(
         self, *, topic: str | None, group: str | None, **options: Any
