@@ -84,9 +84,7 @@ class StreamsCommand(CheckedUnconnected):
         self.as_json: bool = options["json"]
         _check_text(options.values())
         try:
-            self.using = self._alias(options)
-            if self.using not in connections:
-                raise CommandError(f"There is no database alias {self.using!r}.")
+            self.using = known_alias(self._alias(options))
             self._run(options)
             self.stdout.flush()
             if self.status:
@@ -354,6 +352,13 @@ def add_sort(parser: ArgumentParser, columns: Iterable[str]) -> None:
 def add_watch(parser: ArgumentParser) -> None:
     text = "show it again after this number of seconds, until Ctrl-C"
     parser.add_argument("--watch", type=positive, metavar="SECONDS", help=text)
+
+
+def known_alias(using: str) -> str:
+    """Return the alias if the project has it; raises CommandError."""
+    if using not in connections:
+        raise CommandError(f"There is no database alias {using!r}.")
+    return using
 
 
 def duration(text: str) -> timedelta:

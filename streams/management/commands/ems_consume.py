@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections
 
 from streams.conf import MAX_BATCH
 from streams.consume.limits import Overrides
 from streams.consume.registry import Registration, autodiscover, by_alias, registrations
 from streams.database.transactions import committing
 from streams.errors import NaiveDatetime, StreamsError
+from streams.management.base import known_alias
 from streams.management.checking import CheckedUnconnected
 from streams.management.console import JSON, TEXT, console
 from streams.management.reloading import run_reloading
@@ -265,8 +265,7 @@ class Command(CheckedUnconnected):
         if not groups:
             raise CommandError(none_matches(self.chosen({"topic": (), "group": ()})))
         for using in groups:
-            if using not in connections:
-                raise CommandError(f"There is no database alias {using!r}.")
+            known_alias(using)
         try:
             fleet = Fleet(
                 groups,

@@ -6,9 +6,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections
 
 from streams.errors import StreamsError
+from streams.management.base import known_alias
 from streams.management.checking import CheckedUnconnected
 from streams.metrics import need_client
 from streams.metrics.address import TABLES, address
@@ -32,8 +32,8 @@ class Command(CheckedUnconnected):
 
     def handle(self, *args: Any, **options: Any) -> None:
         using = options["database"]
-        if using and using not in connections:
-            raise CommandError(f"There is no database alias {using!r}.")
+        if using:
+            known_alias(using)
         signals = Signals()
         signals.install()
         try:

@@ -6,9 +6,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import connections
 
-from streams.management.base import StreamsCommand, add_dry_run
+from streams.management.base import StreamsCommand, add_dry_run, known_alias
 from streams.operate.topic_move import TopicMove
 from streams.plural import plural
 
@@ -43,9 +42,7 @@ class MoveVerb(StreamsCommand):
             TopicMove(topic, self.using, self.using).give_up_killed()
             self.tell(f"given up: {topic}", moved=False, topic=topic, source=self.using)
             return
-        if to not in connections:
-            raise CommandError(f"There is no database alias {to!r}.")
-        if to == self.using:
+        if known_alias(to) == self.using:
             raise CommandError(f"{topic} is on {to} by EMS['SHARDS']: say --database, from where.")
         move = TopicMove(topic, self.using, to, who=self.who, with_retries=with_retries)
         obstacles = [] if move.is_over else move.obstacles()
