@@ -115,10 +115,15 @@ def limit_keeper(*, connection: Any, **kwargs: Any) -> None:
         )
 
 
+def socket_of(driver: Any) -> Any:
+    """Return what has the file descriptor of a driver's connection; None if it has no socket."""
+    # mysqlclient has fileno() itself, PyMySQL has a socket.
+    return driver if hasattr(driver, "fileno") else getattr(driver, "_sock", None)
+
+
 def _keep_alive(driver: Any) -> None:
     """Let the system probe the socket of a driver's connection, where both permit it."""
-    # mysqlclient has fileno() itself, PyMySQL has a socket.
-    holder = driver if hasattr(driver, "fileno") else getattr(driver, "_sock", None)
+    holder = socket_of(driver)
     if holder is None:
         return
     with socket.socket(fileno=os.dup(holder.fileno())) as same:

@@ -16,6 +16,7 @@ from streams.database.sql.dialect import fetch
 from streams.logs import event
 from streams.models import Consumer
 from streams.process.shared.client import Client
+from streams.process.shared.connections import socket_of
 from streams.steps.gone_clients import kind_of
 
 logger = logging.getLogger("streams.heartbeat")
@@ -114,9 +115,7 @@ def _ended(connection: Any) -> bool:
 
     Nothing is sent for it, unless something can be read: that is its end, nearly always.
     """
-    driver = connection.connection
-    # mysqlclient has fileno() itself, PyMySQL has a socket.
-    source = driver if hasattr(driver, "fileno") else getattr(driver, "_sock", None)
+    source = socket_of(connection.connection)
     if source is None:
         return True
     poll = select.poll()
