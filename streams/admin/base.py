@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django import forms
@@ -33,16 +33,6 @@ from streams.admin.switch import OnItsDatabase
 from streams.conf import database
 from streams.log.foreign import own_rows
 from streams.models import ConsumerGroup, Partition, Topic
-
-
-def count_upto(at_most: int, kinds: Iterable[QuerySet[Any]]) -> dict[str, int]:
-    """Count the rows of each kind, reading at most ``at_most`` + 1 of each."""
-    return {
-        str(rows.model._meta.verbose_name_plural): rows.order_by()
-        .values("pk")[: at_most + 1]
-        .count()
-        for rows in kinds
-    }
 
 
 class StreamsForm(forms.ModelForm):  # type: ignore[type-arg]  # generic only in stubs

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.db import OperationalError, connections
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Model, QuerySet, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -84,13 +84,14 @@ class TopicDeletion:
         self.using = using
         self.force = force
 
-    def contents(self) -> dict[str, int]:
-        """Return how many rows of each kind would be deleted."""
-        return {str(rows.model._meta.verbose_name_plural): rows.count() for rows in self._all()}
+    def contents(self, at_most: int | None = None) -> dict[str, int]:
+        """Return how many rows of each kind would be deleted, each counted up to ``at_most``."""
+        counted = self._counted(at_most)
+        return {str(model._meta.verbose_name_plural): count for model, count in counted.items()}
 
     def tables(self, at_most: int) -> dict[str, int]:
-        """Return the same by the name of the table, each counted up to ``at_most``."""
-        return {rows.model._meta.db_table: rows[:at_most].count() for rows in self._all()}
+        """Return the same by the name of the table."""
+        return {model._meta.db_table: count for model, count in self._counted(at_most).items()}
 
     def obstacles(self) -> list[str]:
         """Return the reasons not to delete the topic, as texts; ``force`` ignores them."""
@@ -222,6 +223,9 @@ class TopicDeletion:
     def _partitions(self) -> list[int]:
         rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
         return list(rows.values_list("pk", flat=True))
+
+    def _counted(self, at_most: int | None) -> dict[type[Model], int]:
+        return {rows.model: rows.order_by()[:at_most].count() for rows in self._all()}
 
     def _all(self) -> list[QuerySet[Any]]:
         by_group = (Cursor, HeldKey, RetryMessage, Delivery, Consumer)

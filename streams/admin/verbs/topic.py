@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from streams.admin.base import count_upto
 from streams.admin.parts import journal
 from streams.admin.verbs.offer import OFFER, accepted, offer
 from streams.admin.verbs.page import Refused, done, page
@@ -69,7 +68,7 @@ def remove(admin: Any, request: HttpRequest, topic: Topic) -> HttpResponse:
 def _contents(work: topic_deletion.TopicDeletion) -> dict[str, int]:
     if obstacles := work.obstacles():
         raise Refused(" ".join(obstacles))
-    contents = count_upto(DELETE_AT_MOST, work._all())
+    contents = work.contents(DELETE_AT_MOST + 1)
     if sum(contents.values()) > DELETE_AT_MOST:
         values = {"topic": work.topic, "rows": DELETE_AT_MOST}
         raise Refused(
