@@ -58,7 +58,7 @@ def run(
             stderr=subprocess.STDOUT,
             # Ctrl-C reaches this process only, which then ends the job, and with it its JVM.
             start_new_session=True,
-            preexec_fn=_end_with_parent if drains and sys.platform == "linux" else None,
+            preexec_fn=end_with_parent if drains and sys.platform == "linux" else None,
         ) as process:
             if drains:
                 signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
@@ -97,7 +97,7 @@ def start(job: str, using: str, *, seconds: int) -> int:
     return process.pid
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let the kernel send SIGTERM to this child when its parent ends, even if that is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 

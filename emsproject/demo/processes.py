@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import signal
 import subprocess
 import sys
 import time
@@ -14,21 +12,16 @@ from pathlib import Path
 from django.conf import settings
 
 from emsproject.demo.interruption import Interruption
+from monitoring.jobs import end_with_parent
 
 # More than EMS_DRAIN_SECONDS (stage.py), after which a consumer ends by itself.
 PATIENCE_SECONDS = 15.0
 LOOK_SECONDS = 0.02
 LAST_LINES = 15
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 class ChildEnded(Exception):
     """A process of the demo has ended by itself."""
-
-
-def _end_with_parent() -> None:
-    """Let the kernel send SIGTERM to this child when the demo ends, even if it is killed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def manage(*words: str) -> list[str]:
@@ -55,7 +48,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C reaches the demo only, which then ends its children in order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=end_with_parent if sys.platform == "linux" else None,
             )
 
     @property
