@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -12,11 +11,9 @@ from django.utils import timezone
 
 from monitoring.models import BacklogLevel, Grain, GroupSample, Run
 from monitoring.old_figures import old_figures
-from monitoring.options import option_file
 from monitoring.sample.grain import GRAINS, floor, grain
 from monitoring.sample.take import take
-from sparkjobs.config import Config
-from sparkjobs.database import connected, transaction
+from sparkjobs.database import transaction
 from sparkjobs.rollup import backlog
 from sparkjobs.rollup.owed import JOBS, note_nothing
 from sparkjobs.rollup.tables import BACKLOG, upsert
@@ -28,12 +25,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 FIGURES = ("samples", "behind", "least", "waiting", "dead", "age_seconds")
-
-
-@pytest.fixture
-def connection() -> Iterator[Any]:
-    with option_file("default") as path, connected(Config.load(str(path))) as opened:
-        yield opened
 
 
 def sample(at: datetime, behind: int | None, group: int = 1, **more: Any) -> GroupSample:

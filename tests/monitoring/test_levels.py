@@ -27,9 +27,7 @@ from sparkjobs.rollup.levels import add_up
 from sparkjobs.rollup.tables import upsert
 from streams import runtime_settings
 from streams.models import SystemConfig, Topic
-from tests.monitoring.test_sinks import connection, consumed, latency, traffic
-
-__all__ = ["connection"]
+from tests.monitoring.test_sinks import consumed, latency, traffic
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)

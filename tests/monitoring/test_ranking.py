@@ -38,7 +38,7 @@ from tests.monitoring.test_overview import (  # noqa: F401 - a fixture
     make,
     page,
 )
-from tests.monitoring.test_sinks import connection, traffic  # noqa: F401 - a fixture
+from tests.monitoring.test_sinks import traffic
 
 pytestmark = pytest.mark.django_db
 
@@ -171,7 +171,7 @@ def test_a_time_is_compared_with_the_equally_long_one_before(browser, until: dat
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.every_database
-def test_any_time_has_the_sums_of_its_minutes(connection: Any) -> None:  # noqa: F811
+def test_any_time_has_the_sums_of_its_minutes(connection: Any) -> None:
     Topic.objects.create(name="orders")
     partition = Topic.objects.get().partitions.get().pk
     topics = {partition: Topic.objects.get().pk}

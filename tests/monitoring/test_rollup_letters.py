@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,9 +9,7 @@ import pytest
 from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
-from monitoring.options import option_file
-from sparkjobs.config import Config
-from sparkjobs.database import connected, fetch
+from sparkjobs.database import fetch
 from sparkjobs.rollup import letters
 from sparkjobs.rollup.again import stretches
 from sparkjobs.rollup.letters import Minute, counted_letters, minutes_of_letters
@@ -21,12 +18,6 @@ from streams.models import ConsumerGroup, DeadMessage, Delivery, Kind, State, To
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def connection() -> Iterator[Any]:
-    with option_file("default") as path, connected(Config.load(str(path))) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
 
-from monitoring.options import option_file
-from sparkjobs.config import Config
-from sparkjobs.database import connected
 from sparkjobs.rollup.waiting import waiting
 from streams import Outgoing, Postpone, ReceivedMessage, Reject, consumer, send_many
 from streams.consume.outcome.dead_letter import redrive
@@ -23,12 +19,6 @@ from tests.consuming import Process
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 
 EVER = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def connection() -> Iterator[Any]:
-    with option_file("default") as path, connected(Config.load(str(path))) as opened:
-        yield opened
 
 
 def found(connection: Any) -> dict[int, list[int]]:

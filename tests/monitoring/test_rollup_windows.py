@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,9 +9,6 @@ import pytest
 from django.utils import timezone
 
 from monitoring.models import HotKey, OpenDelivery, Position, Run, Traffic
-from monitoring.options import option_file
-from sparkjobs.config import Config
-from sparkjobs.database import connected
 from sparkjobs.rollup.claims import ids_between
 from sparkjobs.rollup.hours import due, hours, spans
 from sparkjobs.rollup.offsets import RANGES, joined, left
@@ -23,12 +19,6 @@ from streams.models import ConsumerGroup, Delivery, Partition, State, Topic
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-
-
-@pytest.fixture
-def connection() -> Iterator[Any]:
-    with option_file("default") as path, connected(Config.load(str(path))) as opened:
-        yield opened
 
 
 @pytest.fixture

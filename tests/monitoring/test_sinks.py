@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +11,7 @@ from django.apps import apps
 
 from monitoring.models import Consumption, HotKey, Latency, Position, Run, Traffic
 from monitoring.options import option_file
-from sparkjobs.config import Config
-from sparkjobs.database import connected, transaction
+from sparkjobs.database import transaction
 from sparkjobs.instants import now
 from sparkjobs.rollup import tables
 from sparkjobs.rollup.runs import KILLED, Overtaken, last_done, prune
@@ -25,12 +23,6 @@ from tests.processes import Spawn
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def connection() -> Iterator[Any]:
-    with option_file("default") as path, connected(Config.load(str(path))) as opened:
-        yield opened
 
 
 def traffic(first: int = 0, **figures: Any) -> dict[str, Any]:
