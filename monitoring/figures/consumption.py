@@ -15,6 +15,7 @@ from monitoring.models import Consumption, ConsumptionLevel, Grain
 from monitoring.sample.grain import floor
 from monitoring.sample.series import Values
 from streams.models import Consumer
+from streams.observe.producers import who_is
 
 # A longer time is read from hours and days: a minute has a row for each thread.
 MINUTES_UP_TO = HOUR
@@ -138,7 +139,7 @@ def handling(
         clients=[
             HandledByClient(
                 row["client_id"],
-                *place_of(row["client_id"]),
+                *who_is(row["client_id"])[:2],
                 row["client_id"] in live,
                 Handled.of(row),
                 row["threads"],
@@ -168,12 +169,6 @@ def _starts(since: datetime, now: datetime) -> Q:
 
 def _every(step: timedelta, first: datetime, last: datetime) -> list[datetime]:
     return [first + n * step for n in range((last - first) // step + 1)]
-
-
-def place_of(client_id: str) -> tuple[str, str]:
-    """Return the host of a client and its process, as the page of the group shows them."""
-    host, _at, rest = client_id.partition("@")
-    return host, rest.partition("@")[0]
 
 
 def _lines(

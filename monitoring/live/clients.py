@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from monitoring.live.limits import LISTED_AT_MOST
 from streams.log.calls import Call, calls
 from streams.models import Consumer, Delivery
+from streams.observe.producers import who_is
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,11 @@ class LiveClient:
 
     @property
     def host(self) -> str:
-        return self.client_id.split("@")[0]
+        return who_is(self.client_id)[0]
 
     @property
     def pid(self) -> str:
-        return self.client_id.partition("@")[2].partition("@")[0]
+        return who_is(self.client_id)[1]
 
     @property
     def in_hand(self) -> int:

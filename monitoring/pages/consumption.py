@@ -9,13 +9,14 @@ from django.http import Http404, HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.charts.chart import Chart, Line
-from monitoring.figures.consumption import HandledByGroup, handling, place_of
+from monitoring.figures.consumption import HandledByGroup, handling
 from monitoring.live.levels import DAY
 from monitoring.live.pipeline import pipeline
 from monitoring.models import Grain
 from monitoring.pages.asked import order_choices, order_of
 from monitoring.pages.base import FiguresPage
 from streams.models import ConsumerGroup
+from streams.observe.producers import who_is
 
 ORDERS = {
     "messages": _("messages"),
@@ -79,7 +80,7 @@ class ConsumptionPage(FiguresPage):
 def chart(found: HandledByGroup) -> Chart:
     """Return the chart of the messages, one client on the other."""
     lines = [
-        Line(" ".join(place_of(name)) if name else str(_("other clients")), values)
+        Line(" ".join(who_is(name)[:2]) if name else str(_("other clients")), values)
         for name, values in found.lines
     ]
     return Chart(

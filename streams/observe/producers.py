@@ -70,7 +70,7 @@ def producers(using: str, now: datetime, topic: int | None = None) -> Producers:
     found: dict[tuple[str, str], _Sender] = {}
     for (_pk, name), rows in read_each(read, using).items():
         for producer, sent, last in rows:
-            host, process, thread = _parts(producer)
+            host, process, thread = who_is(producer)
             found.setdefault((host, process), _Sender()).add(thread, name, sent, instant(last))
     listed = [
         Producer(*who, len(one.threads), sorted(one.topics), one.messages, one.last_sent_at)
@@ -95,8 +95,11 @@ class _Sender:
         self.last_sent_at = max(self.last_sent_at, last)
 
 
-def _parts(producer: str) -> tuple[str, str, str]:
-    """Return host, process and thread of ``ip@pid@thread``, or of ``http:token@ip@thread``."""
-    first, _at, rest = producer.partition("@")
+def who_is(name: str) -> tuple[str, str, str]:
+    """Return host, process and thread of a producer or client; "" is what its name does not say.
+
+    It is ``host@pid@thread``, or ``http:token@ip@thread`` of what was sent over HTTP.
+    """
+    first, _at, rest = name.partition("@")
     second, _at, thread = rest.partition("@")
     return (second, first, thread) if first.startswith("http:") else (first, second, thread)

@@ -18,6 +18,7 @@ from streams.admin.parts.filters import FixedFilter, GroupFilter
 from streams.conf import database
 from streams.log.calls import Call, calls
 from streams.models import Consumer, Delivery, UtcNow
+from streams.observe.producers import who_is
 
 # In claims: the oldest.
 SHOWN = 50
@@ -69,11 +70,11 @@ class ConsumerAdmin(ReadOnly):
 
     @admin.display(description=_("host"))
     def host(self, row: Consumer) -> str:
-        return row.client_id.partition("@")[0]
+        return who_is(row.client_id)[0]
 
     @admin.display(description=_("process id"))
     def process(self, row: Consumer) -> str:
-        return row.client_id.partition("@")[2].partition("@")[0]
+        return who_is(row.client_id)[1]
 
     @admin.display(description=_("state"))
     def is_live(self, row: Any) -> str:

@@ -24,6 +24,7 @@ from streams.admin.parts.listing import ListReading
 from streams.admin.parts.search import Search
 from streams.conf import database
 from streams.models import IMMEDIATE, Message, Partition, UtcNow
+from streams.observe.producers import who_is
 from streams.observe.trace import TracedAttempt, trace
 from streams.produce.cancel import cancel
 
@@ -141,15 +142,15 @@ class MessageAdmin(BodyAdmin):
 
     @admin.display(description=_("producer's host"))
     def host(self, row: Message) -> str:
-        return row.producer.split("@", 2)[0]
+        return who_is(row.producer)[0]
 
     @admin.display(description=_("process id"))
     def process(self, row: Message) -> str:
-        return _part(row.producer, 1)
+        return who_is(row.producer)[1] or UNKNOWN
 
     @admin.display(description=_("thread"))
     def thread(self, row: Message) -> str:
-        return _part(row.producer, 2)
+        return who_is(row.producer)[2] or UNKNOWN
 
     @admin.display(description=_("due"))
     def due(self, row: Message) -> str:
@@ -211,8 +212,3 @@ class MessageAdmin(BodyAdmin):
 def attempt_state(attempt: TracedAttempt) -> str:
     """Return the outcome of an attempt on the colour of its level."""
     return figures.state(attempt.outcome, attempt_level(attempt))
-
-
-def _part(producer: str, index: int) -> str:
-    parts = producer.split("@", 2)
-    return parts[index] if index < len(parts) else UNKNOWN
