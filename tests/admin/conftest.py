@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -56,3 +57,16 @@ def _of_role(role: str) -> list[Permission]:
 def action(name: str, *pks: int, **more: str) -> dict[str, Any]:
     """Return what the list posts when an action is chosen for these rows."""
     return {"action": name, "index": "0", "_selected_action": [str(pk) for pk in pks], **more}
+
+
+def offered(shown: Any) -> str:
+    """Return the offer of a preview, which the button of its form posts."""
+    found = re.search(r'name="offer" value="([^"]*)"', shown.text)
+    assert found, shown.text
+    return found[1]
+
+
+def messages(client: Any, response: Any) -> list[str]:
+    """Return what the page says to which an answer leads."""
+    assert response.status_code == 302
+    return [str(message) for message in client.get(response.url).context["messages"]]

@@ -19,7 +19,7 @@ from streams.errors import TopicDenied
 from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State
 from streams.operate.acts import delete as group_deletion
 from streams.testing import drain
-from tests.admin.conftest import action
+from tests.admin.conftest import action, messages
 from tests.admin.world import snapshot
 from tests.consuming import Process
 
@@ -41,11 +41,6 @@ def confirm(client: Any, shown: Any, **more: str) -> Any:
     assert form
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', shown.text))
     return client.post(form[1].replace("&amp;", "&"), {**fields, "index": "0", **more})
-
-
-def messages(client: Any, response: Any) -> list[str]:
-    assert response.status_code == 302
-    return [str(message) for message in client.get(response.url).context["messages"]]
 
 
 def by_object() -> list[LogEntry]:

@@ -15,6 +15,7 @@ from streams.admin.verbs import edit as pages
 from streams.body import decode
 from streams.consume.outcome.dead_letter import redrive
 from streams.models import DeadMessage, LetterEdit, RetryMessage
+from tests.admin.conftest import messages, offered
 from tests.admin.world import SECRET, World, snapshot
 
 pytestmark = pytest.mark.django_db
@@ -41,17 +42,6 @@ def preview(client: Any, letter: DeadMessage, **changes: str) -> Any:
     response = client.post(address(letter), typed(**changes))
     assert response.status_code == 200
     return response
-
-
-def offered(shown: Any) -> str:
-    found = re.search(r'name="offer" value="([^"]*)"', shown.text)
-    assert found, shown.text
-    return found[1]
-
-
-def messages(client: Any, response: Any) -> list[str]:
-    assert response.status_code == 302
-    return [str(message) for message in client.get(response.url).context["messages"]]
 
 
 def test_the_form_shows_the_message_as_it_is_and_the_page_of_the_letter_leads_to_it(world, as_role):

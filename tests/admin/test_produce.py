@@ -13,7 +13,7 @@ from django.urls import reverse
 from streams.models import Message, Topic
 from streams.operate.topics import retire
 from streams.testing import drain
-from tests.admin.conftest import action
+from tests.admin.conftest import action, messages, offered
 from tests.admin.world import World
 
 pytestmark = pytest.mark.django_db
@@ -35,17 +35,6 @@ def typed(**changes: str) -> dict[str, str]:
     return {"body": '{"n": 7}', "body_type": "json", "key": "k", "tag": "t", **changes}
 
 
-def offered(shown: Any) -> str:
-    found = re.search(r'name="offer" value="([^"]*)"', shown.text)
-    assert found, shown.text
-    return found[1]
-
-
-def said(client: Any, response: Any) -> list[str]:
-    assert response.status_code == 302
-    return [str(message) for message in client.get(response.url).context["messages"]]
-
-
 def test_it_is_sent_after_a_preview_and_says_which_topic_and_id(topic, as_role):
     client = as_role("staff", *SEND, "ems.view_message")
     before = Message.objects.count()
@@ -55,7 +44,7 @@ def test_it_is_sent_after_a_preview_and_says_which_topic_and_id(topic, as_role):
     assert "billing, mail, slow" in text
     assert Message.objects.count() == before
     assert not LogEntry.objects.exists()
-    (line,) = said(client, post(client, topic, offer=offered(shown)))
+    (line,) = messages(client, post(client, topic, offer=offered(shown)))
     message = Message.objects.latest("pk")
     assert Message.objects.count() == before + 1
     assert f"Test message {message.pk} sent to orders" in line
@@ -81,7 +70,7 @@ def test_a_form_that_is_posted_twice_sends_one_message(topic, as_role):
     offer = offered(post(client, topic, **typed()))
     post(client, topic, offer=offer)
     count = Message.objects.count()
-    lines = said(client, post(client, topic, offer=offer))
+    lines = messages(client, post(client, topic, offer=offer))
     assert "was sent before" in lines[-1]
     assert Message.objects.count() == count
     assert LogEntry.objects.count() == 1

@@ -9,7 +9,8 @@ from django.urls import reverse
 from streams.consume.outcome.dead_letter import redrive
 from streams.models import ConsumerGroup, DeadMessage, Redrive, RedriveState, RetryMessage
 from streams.steps.redrives import step_redrives
-from tests.admin.test_actions import LETTERS, confirm, letters, messages, preview
+from tests.admin.conftest import messages
+from tests.admin.test_actions import LETTERS, confirm, letters, preview
 from tests.admin.world import snapshot
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,7 @@ from streams import consumer
 from streams.admin.verbs import rehearse
 from streams.consume import registry
 from streams.models import ConsumerGroup, DeadMessage, Message
-from tests.admin.conftest import action
-from tests.admin.test_actions import messages
+from tests.admin.conftest import action, messages
 from tests.admin.test_resets import error_below, page
 from tests.admin.world import XSS, World, snapshot
 from tests.hostapp.models import Order

@@ -13,8 +13,7 @@ from streams import send
 from streams.log.sequencer import sequence
 from streams.models import Consumer, Cursor, Message, Partition, RetryMessage
 from streams.operate.replay import replays
-from tests.admin.conftest import action
-from tests.admin.test_actions import messages
+from tests.admin.conftest import action, messages, offered
 from tests.admin.world import snapshot
 
 pytestmark = pytest.mark.django_db
@@ -26,11 +25,6 @@ def page(client: Any, name: str, group: Any, **fields: str) -> Any:
     response = client.post(GROUPS, action(name, group.pk, **fields))
     assert response.status_code == 200, response.headers
     return response
-
-
-def offered(shown: Any) -> str:
-    (text,) = re.findall(r'name="offer" value="([^"]*)"', shown.text)
-    return str(text)
 
 
 def confirm(client: Any, name: str, group: Any, shown: Any, **fields: str) -> Any:

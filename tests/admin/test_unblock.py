@@ -27,8 +27,7 @@ from streams.models import (
 from streams.observe.audit.walk import audit
 from streams.observe.backlogs import blocked as doctor
 from streams.testing import advance, drain
-from tests.admin.conftest import action
-from tests.admin.test_actions import messages
+from tests.admin.conftest import action, messages
 from tests.admin.test_resets import confirm, error_below, page
 from tests.consuming import MINUTE, Process, rows
 
