@@ -99,7 +99,8 @@ class MixedShards(StreamsError):
 class SendOutcomeUnknown(StreamsError):
     """The connection was lost before the server answered: the message may or may not be sent.
 
-    Or a slow send came into the log of a topic that was closed meanwhile: it may never be read.
+    Or the send took over 5 seconds, and its topic was closed meanwhile: the message has an offset,
+    but perhaps nobody reads it.
     EMS never repeats a send by itself. Look the message up, or repeat it if your consumers can
     handle it twice.
     """

@@ -233,11 +233,12 @@ def consumer(
     ``EMS["RETRY_DELAYS"]``. ``consume_timeout``: seconds after which a call counts as hung. None
     leaves each of the others to the run-time settings (docs/reference/settings.md).
 
-    ``rate``: how many messages all processes of the group together begin, as "50/s", "90/m" or
-    "10/h", and ``burst``: how many more there may be in one second, by default a tenth of it
-    (docs/guides/rates.md). ``rate_key``: the rate counts for each key by itself, which is the value
-    of the header of this name, or what this function returns for a message. What may not begin yet
-    comes again when it may, with its attempt unspent, and the others go on.
+    ``rate``: how many messages all processes of the group together may begin, such as "50/s",
+    "90/m" or "10/h". ``burst``: how many more may begin in any one second; by default a tenth of
+    what may begin in a second, at least 1 (docs/guides/rates.md). ``rate_key``: the rate counts for
+    each key by itself, which is the value of the header of this name, or what this function returns
+    for a message. What may not begin yet comes again when it may, with its attempt unspent, and the
+    others go on.
 
     ``rehearsable``: the handler does nothing outside the databases of the project, or nothing that
     would matter. Only then may a rehearsal call it, whose transactions are rolled back

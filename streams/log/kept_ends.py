@@ -220,8 +220,8 @@ class KeptEnds:
         if not self._unusable_said:
             self._unusable_said = True
             logger.warning(
-                "%s No process that starts after a restore knows how far the logs had come: then"
-                " run ems_doctor --rewound first",
+                "%s A process that starts after a restore does not know how far the logs had come:"
+                " run ems_doctor --rewound before it starts",
                 error,
                 extra=event("log.ends_not_kept", database=self._using),
             )

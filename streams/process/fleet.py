@@ -246,7 +246,7 @@ class Fleet:
                     one.leave()  # another database may take its time
             if self._signals.wait(0.05):
                 logger.warning(
-                    "A second signal: ending at once. The sweep retries the rest.",
+                    "A second signal: ending at once, without the calls that still run.",
                     extra=event("consumer.left", **self._who()),
                 )
                 return False

@@ -26,7 +26,7 @@ class NotSerializable(InvalidMessage):
 
 
 class MessageTooLarge(InvalidMessage):
-    """The body is larger than msgMaxSizeInBytes."""
+    """Body and headers are larger than msgMaxSizeInBytes."""
 
 
 class DamagedBody(StreamsError, ValueError):

@@ -111,9 +111,9 @@ def prepared(
 ) -> Prepared:
     """Return what is prepared under this business and key; raises UnknownPrepared.
 
-    Without ``using`` it is looked for on all databases of ``EMS["SHARDS"]``: one that is not
-    decided comes before those that are. Raises PreparedConflict if several may be meant, and the
-    Error of a database that is away if no other one has it.
+    Without ``using``, look on all databases of ``EMS["SHARDS"]``, and prefer an undecided message
+    to decided ones. Raises PreparedConflict if several databases have one that fits. If no database
+    has it and one is unavailable, raises the Error of that one.
     """
     refuse_async("prepared", "sync_to_async(prepared)(…)")
     return look_up(biz, biz_key, using, PATIENCE_SECONDS)

@@ -87,7 +87,7 @@ def test_a_group_is_changed(run: Run, parsed: Parsed, group: ConsumerGroup) -> N
         ("ems_groups set mail --batch 5 --retry-policy soon", "soon"),
         ("ems_config set consumerThreads 0", "value: This number is too small"),
         ("ems_config set consumerThreads 1.5", "type int"),
-        ("ems_config set consumerThreads many", "neither a whole number"),
+        ("ems_config set consumerThreads many", "is not JSON"),
         ("ems_config set noSuchThing 1", "name: .*noSuchThing"),
         ("ems_config unset noSuchThing", "no setting of this name"),
     ],

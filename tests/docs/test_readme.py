@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core import mail
-from django.test import RequestFactory
 
 from streams import send
 from streams.models import Message
@@ -23,16 +22,15 @@ from tests.hostapp.models import Order
 from tests.processes import Spawn
 
 
-def place_order(number: str) -> int:
-    """Call the README's view, as a browser would."""
-    views = import_module("shop.views")  # made of the README by the fixture `shop`
-    response = views.place_order(RequestFactory().post("/orders/", {"number": number}))
-    return int(response.status_code)
+def place_order(number: str) -> None:
+    """Call the README's function, as a view would."""
+    orders = import_module("shop.orders")  # made of the README by the fixture `shop`
+    orders.place_order(Order(number=number))
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_example_mails_an_order_that_was_committed(shop: Path) -> None:
-    assert place_order("A7") == 201
+    place_order("A7")
     result = drain()
     assert (result.done, result.failed) == (1, 0)
     assert [m.subject for m in mail.outbox] == ["Order A7"]
@@ -47,7 +45,7 @@ def test_the_example_mails_nothing_of_an_order_that_was_rolled_back(
         send(*args, **options)
         raise KeyError
 
-    monkeypatch.setattr("shop.views.send", send_and_fail)
+    monkeypatch.setattr("shop.orders.send", send_and_fail)
     with pytest.raises(KeyError):
         place_order("A7")
     assert drain().done == 0
@@ -71,9 +69,16 @@ def test_the_command_of_the_example_consumes(
     assert "Subject: Order A7" in letter.read_text()
 
 
-def test_the_example_has_fifteen_lines() -> None:
-    code = "".join(files(README).values()) + blocks(README, "console")[0]
-    assert len([line for line in code.splitlines() if line and line[0] != "#"]) == 15
+def test_the_example_has_eleven_lines() -> None:
+    code = "".join(files(README).values())
+    assert len([line for line in code.splitlines() if line and line[0] != "#"]) == 11
+
+
+def test_the_first_screen_says_what_it_is_and_shows_a_picture_and_the_code() -> None:
+    screen = "\n".join(README.read_text().splitlines()[:32])
+    what, picture, code = (screen.index(one) for one in ("EMS turns", "![", "```python"))
+    assert what < picture < code
+    assert "ems_consume" in screen
 
 
 def test_what_the_readme_installs_is_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from ast import literal_eval
 from datetime import timedelta
 from importlib import import_module
@@ -17,6 +18,7 @@ from streams.models import ConsumerGroup, SystemConfig
 from tests.docs.documents import DOCS, section, table
 
 SETTINGS = DOCS / "reference" / "settings.md"
+NAMED = re.compile(r"`(\w+)`")
 
 
 def test_every_key_of_ems_is_documented_with_its_default() -> None:
@@ -47,6 +49,23 @@ def test_every_constant_has_the_documented_value() -> None:
         value = getattr(import_module(module), name)
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         assert seconds == literal_eval(text), path
+
+
+def test_every_limit_has_the_documented_value() -> None:
+    lines = [line for line in section(SETTINGS, "Limits").splitlines() if line.startswith("| ")][1:]
+    assert len(lines) > 20
+    for line in lines:
+        what, at_most, changed_by, constant = (cell.strip() for cell in line.strip("|").split("|"))
+        known = [conf.DEFAULTS[name] for name in NAMED.findall(changed_by) if name in conf.DEFAULTS]
+        if path := constant.strip("`"):
+            module, _, name = path.rpartition(".")
+            value = getattr(import_module(module), name)
+        elif known:
+            value = known[0]
+        else:
+            continue
+        number = value.days if isinstance(value, timedelta) else value
+        assert re.match(r"[\d,]+", at_most)[0] == f"{number:,}", what  # type: ignore[index]
 
 
 def test_a_documented_row_of_system_config_can_be_written(db: None) -> None:

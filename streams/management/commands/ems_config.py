@@ -13,7 +13,10 @@ from streams.operate.changes import in_force, set_setting, unset_setting
 
 
 class Command(StreamsCommand):
-    help = "The run-time settings, in force in all processes within 5 seconds."
+    help = (
+        "The run-time settings. A change is in force in all processes within 5 seconds; those of"
+        " threads, and installationId, when a process starts."
+    )
     verbs = {
         "list": "all settings with the values in force",
         "set": "override the default of a setting",
@@ -23,7 +26,8 @@ class Command(StreamsCommand):
 
     def add_set_arguments(self, parser: ArgumentParser) -> None:
         self.add_unset_arguments(parser)
-        parser.add_argument("value", help="a whole number, or true or false")
+        text = "JSON: a number, true or false, or a text in double quotes"
+        parser.add_argument("value", help=text)
 
     def add_unset_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("name", help="name of the setting")
@@ -37,7 +41,7 @@ class Command(StreamsCommand):
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError) as error:
-            text = "%r is neither a whole number nor true or false."
+            text = "%r is not JSON: a number, true or false, or a text in double quotes."
             raise CommandError(text % value) from error
         set_setting(name, parsed, self.using, self.who)
         self.tell(f"{name} = {value}", name=name, value=parsed)
