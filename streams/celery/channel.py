@@ -302,7 +302,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         return None if payload is None else self.tagged(payload)
 
     def _get_one(self, queue: str) -> Payload | None:
-        found = self.engine.ask(lambda: self.engine.take_one(queue))
+        engine = self.engine
+
+        def give_back(found: tuple[int, Payload] | None) -> None:
+            if found is not None:
+                engine.give_back_one(found[0])
+
+        found = engine.ask(lambda: engine.take_one(queue), late=give_back)
         if found is None:
             return None
         tag, payload = found

@@ -105,13 +105,12 @@ class Tail:
     def read(self, end: int | None = None) -> list[Any]:
         """Return what has come since the last time."""
         start, end = self.position or 0, self._end() if end is None else end
-        if end < start:  # the log was rewound
-            self.position = end
         found: list[Any] = []
         while start < end:
             stop = min(end, start + MAX_BATCH)
             found += stored_messages(self.partition, start, stop, self._using)
-            start = self.position = stop
+            start = stop
+        self.position = end  # also if the log was rewound; after an error all is read again
         return found
 
 

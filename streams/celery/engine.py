@@ -13,10 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connections, reset_queries
+from django.db import IntegrityError, connections, reset_queries
 from django.db.backends.signals import connection_created
 
 from streams.api import Outgoing
@@ -152,6 +154,11 @@ class Engine:
         """Tell whether it runs in this process: a child that was forked has no thread of it."""
         return bool(self._threads) and self._pid == os.getpid() and not self._stopping
 
+    @property
+    def alive(self) -> bool:
+        """Tell whether it has a lease, as far as it knows."""
+        return self.client is not None and self.client.alive
+
     def start(self) -> None:
         if self._threads or self._stopping:
             return
@@ -214,21 +221,38 @@ class Engine:
             self._woken = True
             self._condition.notify_all()
 
-    def ask(self, work: Callable[[], Any], patience: float = LEAVE_SECONDS) -> Any:
-        """Do ``work`` in the thread that fetches; return its result, None if that takes long."""
-        done, result = threading.Event(), []
+    def ask(
+        self,
+        work: Callable[[], Any],
+        patience: float = LEAVE_SECONDS,
+        late: Callable[[Any], None] = lambda result: None,
+    ) -> Any:
+        """Do ``work`` in the thread that fetches; return its result, None if that takes long.
 
-        def answer() -> None:
-            try:
-                result.append(work())
-            finally:
-                done.set()
+        What has not begun by then is not done; a result that comes later is given to ``late``.
+        """
+        answer: Future[Any] = Future()
+
+        def do() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(work())
+                except BaseException as error:
+                    answer.set_exception(error)
+                    raise
+
+        def came(answer: Future[Any]) -> None:
+            if answer.exception() is None:
+                late(answer.result())
 
         self.start()
-        self._asked.append(answer)
+        self._asked.append(do)
         self.wake()
-        done.wait(patience)
-        return result[0] if result else None
+        if wait([answer], patience).done:
+            return None if answer.exception() else answer.result()
+        if not answer.cancel():
+            answer.add_done_callback(came)
+        return None
 
     def publish(self, message: Outgoing) -> None:
         """Send what is for other processes, soon: its sender does not wait for the database."""
@@ -247,13 +271,18 @@ class Engine:
         """Stop fetching from a queue; what is in the buffer goes back."""
         intake.queues.pop(queue, None)
         kept = []
-        while intake.buffer:
-            tag, name, payload = intake.buffer.popleft()
-            if name != queue:
-                kept.append((tag, name, payload))
-            elif self.hands:
-                self.hands.give_back_one(tag)
+        with suppress(IndexError):  # another thread has taken the last one
+            while intake.buffer:
+                tag, name, payload = intake.buffer.popleft()
+                if name != queue:
+                    kept.append((tag, name, payload))
+                else:
+                    self.give_back_one(tag)
         intake.buffer.extend(kept)
+
+    def give_back_one(self, tag: int) -> None:
+        if self.hands:
+            self.hands.give_back_one(tag)
         self._wake_keeper()
 
     def settled(self, intake: Intake) -> None:
@@ -286,8 +315,7 @@ class Engine:
         topics = [resolve(topic, self.using) for topic in self.naming.topics(queue)]
         sequence(self.using, [id_ for topic in topics for id_, _number in topic.partitions])
         for supply in self._singles.setdefault(queue, self._supplies_of(queue)):
-            if supply.group is None:
-                self.client.join(supply.open().pk)
+            self._join(supply)
             if taken := supply.claim(self.client.client_id, 1):
                 for one in self._read(supply, taken):
                     return one
@@ -418,9 +446,16 @@ class Engine:
         if supplies and self.client is None:
             self._register()
         for supply in supplies:
-            if supply.group is None and self.client is not None:
-                self.client.join(supply.open().pk)
+            self._join(supply)
         return supplies
+
+    def _join(self, supply: Supply) -> None:
+        """Be a client of the group of a supply, which is made again if it was deleted."""
+        assert self.client is not None  # noqa: S101 - whoever joins has registered
+        try:
+            self.client.join((supply.group or supply.open()).pk)
+        except IntegrityError:
+            self.client.join(supply.open().pk)
 
     def _register(self) -> None:
         if self._file is None:  # an earlier try may have failed after this
@@ -460,6 +495,8 @@ class Engine:
         """Have in hand what was claimed, for a channel."""
         for tag, payload in self._read(supply, taken):
             intake.buffer.append((tag, supply.queue, payload))
+        if supply.queue not in intake.queues:  # its consumer has ended meanwhile
+            self.cancel(intake, supply.queue)
 
     def _read(self, supply: Supply, taken: Taken) -> Iterator[tuple[int, Payload]]:
         """Yield the messages of a claim with their tags; what cannot be read is a dead letter."""
@@ -516,12 +553,17 @@ class Engine:
         self._guarded(lambda: self._take_leave(client, hands))
 
     def _renew(self, client: Client, hands: Hands) -> None:
-        if not client.alive:
+        was_alive = client.alive
+        if not was_alive:
             # After an outage all clients get a lease of time, by the first sweep.
             sweep_if_due(self.using)
-        if client.renew():
+        if client.renew() or (client.leave_deleted() and client.renew()):
             hands.extend()
+            if not was_alive:
+                self._ready()  # what was fetched before waits
             return
+        # First, so that nothing which is lost is handed over, and no lease is left to it.
+        client.deregister()
         lost = hands.lose()
         for intake in self.intakes:
             intake.buffer.clear()

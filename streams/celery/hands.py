@@ -93,20 +93,42 @@ class Hands:
 
     def take(self, supply: Supply, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
         """Have a delivery in hand; return its messages, each with the tag that settles it."""
+        delivery = taken.delivery
+        first = delivery.first_offset
         with self._lock:
-            hand = self._hand(supply, taken.delivery, alone=taken.alone)
+            hand = Hand(supply, delivery, *self._free_slot(), taken.alone)
+            # What was absent before the first message is settled already.
+            hand.settled = bits(range(first, delivery.progress), first)
+            hand.slot.claim(delivery)
+            self._hands.add(hand)
             tagged = [(next(_tags), message) for message in taken.messages]
             self._places |= {tag: (hand, message.offset) for tag, message in tagged}
         return tagged
 
-    def _hand(self, supply: Supply, delivery: Delivery, *, alone: bool = False) -> Hand:
+    def _free_slot(self) -> tuple[str, UnreadSlot]:
         name = self._free.pop() if self._free else ""
-        slot = self._file.slot(name) if name else UnreadSlot()
-        hand = Hand(supply, delivery, name, slot, alone)
-        # What was absent before the first message is settled already.
-        first = delivery.first_offset
-        hand.settled = bits(range(first, delivery.progress), first)
-        slot.claim(delivery)
+        return name, self._file.slot(name) if name else UnreadSlot()
+
+    def _part_of(self, whole: Hand, delivery: Delivery) -> Hand:
+        """Have a part of a delivery in hand, and note what of it has begun and has ended.
+
+        The part that keeps the row of the whole keeps its slot: of two slots that name one row
+        the older one might be believed.
+        """
+        if delivery.pk == whole.delivery.pk:
+            name, slot = whole.name, whole.slot
+            whole.name = ""
+        else:
+            name, slot = self._free_slot()
+        hand = Hand(whole.supply, delivery, name, slot, alone=False)
+        for at in delivery.offsets:
+            if whole.begun & whole.bit(at):
+                hand.begun |= hand.bit(at)
+            # Also what has ended since the split.
+            if whole.settled & whole.bit(at):
+                hand.settled |= hand.bit(at)
+                self._ended.add(hand)
+        slot.claim(delivery, begun=hand.begun, done=hand.settled)
         self._hands.add(hand)
         return hand
 
@@ -245,16 +267,9 @@ class Hands:
             hand.splitting = True
         parts = split(hand.delivery, {offset}, tried=tried)
         with self._lock:
-            hands = [self._hand(hand.supply, part) for part in parts]
-            for one in hands:
-                for at in one.delivery.offsets:
-                    if hand.begun & hand.bit(at):
-                        one.begun |= one.bit(at)
-                    # What has ended since the split.
-                    if hand.settled & hand.bit(at):
-                        one.settled |= one.bit(at)
-                        self._ended.add(one)
-                one.note()
+            # The slot of the whole is written last: till then it tells of all parts.
+            parts.sort(key=lambda part: part.pk == hand.delivery.pk)
+            hands = [self._part_of(hand, part) for part in parts]
             parted = {at: one for one in hands for at in one.delivery.offsets}
             for tag, (owner, at) in self._places.items():
                 if owner is hand and at in parted:

@@ -80,7 +80,11 @@ class Supply:
         if time.monotonic() >= self._fresh_until:
             rows = ConsumerGroup.objects.using(self._using).select_related("topic")
             known = self.group or self.open()
-            group = retrying(rows.filter(pk=known.pk).first, self._using) or self.open()
+            group = retrying(rows.filter(pk=known.pk).first, self._using)
+            if group is None:  # it was deleted; there is no claim before the client has joined it
+                self.open()
+                self._limits = None
+                return None
             readable = not group.paused and group.topic.readable
             self.group = group
             self._limits = limits(group, self._decorated(), self._using) if readable else None

@@ -131,15 +131,15 @@ class Transport(virtual.Transport):  # type: ignore[misc]
                 return True
         for channel in list(self.channels):
             intake = channel.intake
-            while intake.buffer and intake.room() > 0:
+            # While the lease is in doubt nothing is handed over: the keeper extends it, or clears
+            # the buffer.
+            while engine.alive and intake.buffer and intake.room() > 0:
                 try:
                     tag, queue, payload = intake.buffer.popleft()
                 except IndexError:
                     break
-                if engine.client is None or not engine.client.alive:
-                    continue  # others may have it: the lease is over
                 if queue not in self.consumers:
-                    engine.hands and engine.hands.give_back_one(tag)
+                    engine.give_back_one(tag)
                     continue
                 self._deliver(channel.tagged(payload, tag), queue)
                 if queue in channel.no_ack:

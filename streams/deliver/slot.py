@@ -115,8 +115,13 @@ class Noted:
 class UnreadSlot:
     """The notes of a thread that nobody would read: they are not written."""
 
-    def claim(self, delivery: Delivery, left_out: LeftOut = NOTHING) -> None:
-        """Begin with another claim. ``left_out`` grows while it is read."""
+    def claim(
+        self, delivery: Delivery, left_out: LeftOut = NOTHING, *, begun: int = 0, done: int = 0
+    ) -> None:
+        """Begin with another claim. ``left_out`` grows while it is read.
+
+        ``begun`` and ``done``: as for ``any_order``, of what has begun as a part of another claim.
+        """
 
     def begin(self, first: int, stop: int) -> None:
         """Note that a call with the offsets ``first`` … ``stop`` - 1 begins now."""
@@ -137,13 +142,18 @@ class ProgressSlot(UnreadSlot):
         self._failed = 0
         self._left_out, self._weight = NOTHING, 0
 
-    def claim(self, delivery: Delivery, left_out: LeftOut = NOTHING) -> None:
+    def claim(
+        self, delivery: Delivery, left_out: LeftOut = NOTHING, *, begun: int = 0, done: int = 0
+    ) -> None:
         self._delivery = delivery.pk, delivery.token.encode()
         self._ended = self._first = delivery.first_offset
         self._failed = 0
         self._left_out = left_out
         self._describe()
-        self.copies.put(self._ended, self._ended, self._ended)
+        if begun or done:
+            self.copies.put(done, begun, ANY_ORDER)
+        else:
+            self.copies.put(self._ended, self._ended, self._ended)
 
     def begin(self, first: int, stop: int) -> None:
         # Of single messages one after the other none can be left out in between.

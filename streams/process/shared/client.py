@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from streams.conf import LEASE_SECONDS
 from streams.database.retrying import retrying
-from streams.models import Consumer, UtcNow
+from streams.models import Consumer, ConsumerGroup, UtcNow
 from streams.models.consumer import LEASE
 from streams.produce.identity import host
 
@@ -30,7 +31,9 @@ class Client:
         using: str,
         note: Callable[[str], None] = lambda client_id: None,
     ) -> None:
-        self._groups = groups
+        self.groups = groups
+        # Each id is registered in all groups that were joined before it.
+        self._joining = threading.Lock()
         self._note = note
         self._using = using
         self._lease_ends = 0.0
@@ -42,11 +45,15 @@ class Client:
 
     def register(self) -> None:
         """Take a new client id, and register it in all groups."""
+        with self._joining:
+            self._register()
+
+    def _register(self) -> None:
         asked = time.monotonic()
         client_id = f"{host()}@{os.getpid()}@{uuid4().hex[:12]}"
         rows = [
             Consumer(client_id=client_id, group_id=group, lease_until=UtcNow(LEASE))
-            for group in self._groups
+            for group in self.groups
         ]
 
         def write() -> None:
@@ -62,22 +69,31 @@ class Client:
 
     def join(self, group: int) -> None:
         """Register the client in one more group, before its first claim there."""
-        if group in self._groups:
-            return
         consumers = Consumer.objects.using(self._using)
         defaults = {"lease_until": UtcNow(LEASE)}
 
         def write() -> None:
             consumers.update_or_create(defaults, client_id=self.client_id, group_id=group)
 
-        retrying(write, self._using)
-        self._groups = [*self._groups, group]
+        with self._joining:
+            if group not in self.groups:
+                retrying(write, self._using)
+                self.groups = [*self.groups, group]
+
+    def leave_deleted(self) -> bool:
+        """Forget the groups that were deleted; return whether there was one."""
+        with self._joining:
+            rows = ConsumerGroup.objects.using(self._using).filter(pk__in=self.groups)
+            there = retrying(list, self._using, rows.values_list("pk", flat=True))
+            left = [group for group in self.groups if group in there]
+            found, self.groups = len(left) < len(self.groups), left
+        return found
 
     def renew(self) -> bool:
         """Extend the lease; return False if it had expired, and others may hold its deliveries."""
         asked = time.monotonic()
         consumers = Consumer.objects.using(self._using)
-        if not consumers.renew(self.client_id, self._groups):
+        if not consumers.renew(self.client_id, self.groups):
             return False
         self._lease_ends = asked + LEASE_SECONDS
         return True

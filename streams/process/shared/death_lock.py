@@ -39,7 +39,9 @@ class DeathLock:
         self._using = using
         self._wanted = settings().DEATH_LOCK and connections[using].vendor == "mysql"
         self._held: tuple[str, object] = ("", None)  # the client id, and the driver's connection
-        self._noted: tuple[str, str] = ("", "")  # the client id, and the server
+        self._server = ""  # which has the lock
+        # Which client id has which server in its rows, and in which groups these are.
+        self._noted: tuple[str, str, list[int]] = ("", "", [])
         self._session, self._check_at = 0, 0.0
         self._again_at = 0.0
 
@@ -60,6 +62,8 @@ class DeathLock:
         connection, id_ = connections[self._using], self._client.client_id
         if self._held == (id_, connection.connection) and not _ended(connection):
             self._check()
+            if self._wanted:  # it may have joined a group
+                self._note(id_, self._server)
             return
         if self._held[1] is connection.connection:
             connection.close()  # it has ended, or has the lock of an earlier id
@@ -80,6 +84,7 @@ class DeathLock:
             self._again_at = time.monotonic() + 2 * LOOK_SECONDS
             return
         self._held, self._session = (id_, connections[self._using].connection), session
+        self._server = server
         self._check_at = 0.0
         self._check()
         if self._wanted:
@@ -95,10 +100,11 @@ class DeathLock:
         self._check_at = time.monotonic() + LEASE_SECONDS
 
     def _note(self, id_: str, server: str) -> None:
-        if self._noted != (id_, server):
+        noted = id_, server, [*self._client.groups]
+        if self._noted != noted:
             mine = Consumer.objects.using(self._using).filter(client_id=id_)
             mine.update(locked_on=server)
-            self._noted = id_, server
+            self._noted = noted
 
     def _give_up(self, reason: str) -> None:
         self._note(self._client.client_id, "")

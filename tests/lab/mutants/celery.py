@@ -21,6 +21,8 @@ WAKE_UPS = "tests/celery_/test_wake_ups.py"
 HANDS = "tests/celery_/test_hands.py"
 HANDS_OF = "streams/celery/hands.py"
 CONTROL = "streams/celery/control.py"
+LEASE = "tests/celery_/test_lease.py"
+DEATH_LOCK = "streams/process/shared/death_lock.py"
 
 CELERY = [
     Mutant(
@@ -226,5 +228,48 @@ CELERY = [
         "            except ZeroDivisionError as error:  # noqa: BLE001 - anybody",
         f"{HANDS}::test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_of_its_claim_run",
         "mysql",
+    ),
+    Mutant(
+        "a-group-that-was-opened-counts-as-joined",
+        ENGINE,
+        "            self._join(supply)\n        return supplies",
+        "            supply.group or self._join(supply)\n        return supplies",
+        f"{LEASE}::test_a_registration_that_failed_is_made_before_the_next_claim",
+    ),
+    Mutant(
+        "messages-are-handed-over-without-a-lease",
+        TRANSPORT,
+        "while engine.alive and intake.buffer",
+        "while intake.buffer",
+        f"{LEASE}::test_nothing_is_handed_over_while_the_lease_is_in_doubt",
+    ),
+    Mutant(
+        "a-deleted-group-ends-the-lease-of-all",
+        ENGINE,
+        "if client.renew() or (client.leave_deleted() and client.renew()):",
+        "if client.renew():",
+        f"{LEASE}::test_a_queue_that_was_deleted_takes_no_lease_from_the_others",
+    ),
+    Mutant(
+        "a-group-joined-later-without-its-lock",
+        DEATH_LOCK,
+        "noted = id_, server, [*self._client.groups]",
+        "noted = id_, server, []",
+        f"{LEASE}::test_a_queue_that_is_consumed_later_is_covered_by_the_lock_too",
+        db="mysql",
+    ),
+    Mutant(
+        "a-message-for-whoever-waits-no-more",
+        ENGINE,
+        "            answer.add_done_callback(came)",
+        "            pass",
+        f"{LEASE}::test_a_message_that_comes_too_late_for_whoever_waited_is_given_back",
+    ),
+    Mutant(
+        "the-slot-of-the-whole-after-a-split",
+        HANDS_OF,
+        "if delivery.pk == whole.delivery.pk:",
+        "if False:",
+        f"{LEASE}::test_after_a_split_the_file_says_of_each_part_what_has_ended",
     ),
 ]
