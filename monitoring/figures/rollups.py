@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, FloatField, Max, Q, QuerySet, Sum, TextField, Value
+from django.db.models import F, FloatField, Max, QuerySet, Sum, TextField, Value
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.live.histogram import percentiles
@@ -67,16 +67,19 @@ def latencies(using: str, periods: Periods, groups: Sequence[int]) -> dict[int, 
     grain = _grain(periods)
     if grain:
         return _latencies_of_sums(using, periods, groups, grain)
-    rows = Latency.objects.using(using).filter(leg=Leg.TOTAL, group__in=list(groups))
-    worst = {f"worst_{name}": Max(name) for name in COLUMNS}
-    recent = Q(minute__gte=periods.now - RECENT)
-    worst |= {f"recent_{name}": Max(name, filter=recent) for name in COLUMNS}
+    # One row for each group and minute: to group them would make a temporary table.
+    rows = Latency.objects.using(using).filter(
+        leg=Leg.TOTAL, group__in=list(groups), minute__gte=periods.first
+    )
     found: dict[int, Latencies] = {}
-    for place, (group, *values) in _by_minute(rows, periods, "group", **worst):
+    for group, minute, *values in rows.order_by().values_list("group", "minute", *COLUMNS):
+        if (place := periods.place(minute)) is None:
+            continue
         of_group = found.setdefault(group, Latencies.empty(len(periods.starts)))
-        for line, value in zip(of_group.lines, values, strict=False):
+        for line, value in zip(of_group.lines, values, strict=True):
             line[place] = _higher(line[place], value)
-        _note_recent(of_group, values[len(COLUMNS) :])
+        if minute >= periods.now - RECENT:
+            _note_recent(of_group, values)
     return found
 
 

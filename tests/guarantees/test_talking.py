@@ -152,7 +152,7 @@ execute_from_command_line(sys.argv)
 """
 GOOD = """\
 from streams import consumer
-consumer("orders", group="mail")(lambda message: print("got", message.body, flush=True))
+consumer("orders", group="mail")(lambda message: print(f"got {message.body}", flush=True))
 """
 RELOAD = """\
 import os, sys
