@@ -55,6 +55,8 @@ def complete(made: dict[str, Any]) -> None:
     schemas = made["components"]["schemas"]
     for schema in schemas.values():
         fields = schema.get("properties", {})
+        for field in fields.values():
+            _only_value(field)
         if schema.get("additionalProperties") is False:  # of a request
             for name, field in fields.items():
                 _name(field, name, is_new=name in NEW)
@@ -103,6 +105,16 @@ def _texts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for one in (schema, *schema.get("anyOf", ())):
         if one.get("type") == "string":
             yield one
+
+
+def _only_value(schema: dict[str, Any]) -> None:
+    """Say a text that is the only value as an enum.
+
+    Clients that are generated of a const refuse what has another type of the union.
+    """
+    for one in _texts(schema):
+        if "const" in one:
+            one["enum"] = [one.pop("const")]
 
 
 def _optional(schema: dict[str, Any]) -> None:
