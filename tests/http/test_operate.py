@@ -517,3 +517,30 @@ def test_a_topic_is_made_once_by_two_requests(boss: Api) -> None:
     send("orders", 1)
     sequence("default")
     assert code(boss.post("/topics", {"name": "orders"})) == (409, "topic_exists")
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"token": null}'])
+def test_an_act_that_needs_a_field_refuses_a_request_without_any(boss: Api, body: bytes) -> None:
+    with_group()
+    for path in ("orders/grow", "orders/groups/mail/reset"):
+        answer = boss.client.post(
+            f"/ems/v1/topics/{path}",
+            body,
+            content_type="application/json",
+            secure=True,
+            headers={"Authorization": f"Bearer {boss.token}"},
+        )
+        assert code(answer) == (422, "invalid")
+        assert answer["Content-Type"] == "application/problem+json"
+
+
+def test_an_act_that_needs_no_field_needs_no_body(boss: Api) -> None:
+    with_group()
+    answer = boss.client.post(
+        "/ems/v1/topics/orders/groups/mail/pause",
+        content_type="application/json",
+        secure=True,
+        headers={"Authorization": f"Bearer {boss.token}"},
+    )
+    assert answer.status_code == 200
+    assert ConsumerGroup.objects.get().paused

@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from django.db.models import Model
 from django.utils.translation import override
 from ninja import Router
-from pydantic import create_model, model_validator
+from pydantic import BaseModel, ValidationError, create_model, model_validator
 
 from streams.conf import database
 from streams.http.access import ApiRequest, Caller, needs
@@ -106,17 +106,29 @@ def _add(act: type[Act[Any, Any]], place: Place) -> None:
 
     names = {one.name for one in arguments(act)}
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    body = inspect.Parameter("wanted", either, annotation=wanted)
+    if not _needs_more(wanted):  # then it may be left out
+        body = body.replace(annotation=wanted | None, default=None)
     view.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter("request", either, annotation=ApiRequest),
             *place.parameters,
-            inspect.Parameter("wanted", either, annotation=wanted | None, default=None),
+            body,
         ]
     )
     view.__name__ = f"{act.name}_{place.noun}".replace("-", "_")
     view.__doc__ = _described(act)
     guarded = needs(*place.right)(on_pool(view))
     router.post(f"{place.path}/{act.name}", response=told, tags=[place.tag])(guarded)
+
+
+def _needs_more(wanted: type[BaseModel]) -> bool:
+    """Tell whether a request without any field is refused."""
+    try:
+        wanted()
+    except ValidationError:
+        return True
+    return False
 
 
 def _described(act: type[Act[Any, Any]]) -> str:

@@ -91,4 +91,5 @@ def _query(query: Any) -> dict[str, Any]:
 
 
 def _headers(headers: Any) -> dict[str, str]:
-    return {name: str(value) for name, value in (headers or {}).items()}
+    # A bad Host is refused by Django, with a page, before EMS has the request.
+    return {name: str(value) for name, value in (headers or {}).items() if name.lower() != "host"}
