@@ -21,6 +21,7 @@ from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying, tables_missing
 from streams.database.transactions import (
     in_transaction,
+    latest_rows,
     own_transaction,
     sees_the_past,
 )
@@ -253,7 +254,8 @@ def _find(biz: str, biz_key: str, using: str) -> PreparedRow:
 
     def read() -> PreparedRow | None:
         rows = PreparedRow.objects.using(using)
-        return rows.filter(of_key(biz, biz_key)).defer("body").first()
+        with latest_rows(using):  # at SERIALIZABLE it locks what it reads
+            return rows.filter(of_key(biz, biz_key)).defer("body").first()
 
     row = read()
     # The snapshot of the caller's transaction may be older than the row, or than its state.

@@ -72,7 +72,7 @@ def statements_a_second(proxied: Proxy, spawn: Spawn) -> float:
 
 
 @pytest.mark.exhaustive
-def test_with_redis_and_beat_an_idle_process_asks_three_times_a_second_at_most(
+def test_with_redis_and_beat_an_idle_process_asks_four_times_a_second_at_most(
     ems_settings: Callable[..., None],
     tmp_path: Path,
     steps_run_elsewhere: None,
@@ -80,7 +80,8 @@ def test_with_redis_and_beat_an_idle_process_asks_three_times_a_second_at_most(
     spawn: Spawn,
 ) -> None:
     ems_settings(REDIS="redis", STATE_DIR=str(tmp_path))
-    assert statements_a_second(proxied, spawn) <= 3
+    # 3.2, of which 1 is the poll and 0.2 look for processes that have died.
+    assert statements_a_second(proxied, spawn) <= 4
 
 
 @pytest.mark.exhaustive
