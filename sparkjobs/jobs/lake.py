@@ -87,6 +87,9 @@ def start(
         .option("topicPattern", "|".join(map(re.escape, _topics(config))) or NOTHING)
         .load()
     )
+    # A kill while Spark writes the first plan leaves a part of a file, and Spark refuses to begin
+    # beside it. No other query can have this checkpoint, against which that is meant.
+    spark.conf.set("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
     query = messages.writeStream.queryName("lake").foreachBatch(each)
     query = query.option("checkpointLocation", f"{root(config)}/_checkpoint")
     trigger = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
