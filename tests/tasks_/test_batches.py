@@ -17,7 +17,8 @@ from streams.contrib.tasks.batches import end_batches
 from streams.contrib.tasks.compat import InvalidTaskError, task_backends
 from streams.contrib.tasks.models import TaskBatch, TaskRun
 from streams.contrib.tasks.prune import old_tasks
-from streams.models import UtcNow
+from streams.errors import MixedShards
+from streams.models import Message, UtcNow
 from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
 from tests.faults import Guillotine
@@ -84,6 +85,25 @@ def test_a_batch_that_is_rolled_back_was_never_there(work: Any) -> None:
 def test_a_batch_of_nothing_is_refused(work: Any) -> None:
     with pytest.raises(InvalidTaskError):
         backend().enqueue_batch([])
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize("follows", ["on_success", "on_failure"])
+def test_a_batch_whose_end_is_on_another_database_is_refused(
+    work: Any, ems_settings: Callable[..., None], follows: str
+) -> None:
+    """Its end and what follows are one transaction: it could never come."""
+    ems_settings(SHARDS={"tasks.emails": "other"})
+    elsewhere = {follows: work.batch_done.using(queue_name="emails")}
+    with pytest.raises(MixedShards):
+        backend().enqueue_batch([(work.add, [1, 1], {})], **elsewhere)
+    assert not TaskBatch.objects.exists()
+    assert not Message.objects.exists()
+    there: Any = (work.add.using(queue_name="emails"), [1, 1], {})
+    backend().enqueue_batch([there], **elsewhere)  # all is there
+    drain()
+    TaskBatch.objects.using("other").update(check_at=UtcNow())
+    assert end_batches("other") == 1
 
 
 def test_a_duplicate_is_no_part_of_a_batch(work: Any) -> None:

@@ -59,10 +59,12 @@ def new_batch(backend: Any, calls: Calls, on_success: Any, on_failure: Any) -> B
     """Enqueue a batch. Raises InvalidTaskError and MixedShards before anything is written."""
     if not calls:
         raise InvalidTaskError("A batch has at least one task.")
-    follows = [one for one in (on_success, on_failure) if one is not None]
-    for task in (*(task for task, _args, _kwargs in calls), *follows):
+    tasks = [task for task, _args, _kwargs in calls]
+    tasks += [one for one in (on_success, on_failure) if one is not None]
+    for task in tasks:
         backend.validate_task(task)
-    on = {alias_of(topic_of(task.queue_name)) for task, _args, _kwargs in calls}
+    # The end of the batch is one transaction with what follows.
+    on = {alias_of(topic_of(task.queue_name)) for task in tasks}
     if len(on) > 1:
         raise MixedShards
     (using,) = on

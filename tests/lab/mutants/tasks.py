@@ -81,6 +81,14 @@ TASKS = [
         f"{TESTS}/test_batches.py::test_a_batch_ends_when_its_last_task_has_ended",
     ),
     Mutant(
+        "a-batch-whose-end-is-on-another-database",
+        f"{HERE}/batches.py",
+        "on = {alias_of(topic_of(task.queue_name)) for task in tasks}",
+        "on = {alias_of(topic_of(task.queue_name)) for task, _args, _kwargs in calls}",
+        f"{TESTS}/test_batches.py"
+        "::test_a_batch_whose_end_is_on_another_database_is_refused[on_success]",
+    ),
+    Mutant(
         "a-tick-is-sent-again",
         f"{HERE}/schedules.py",
         "        if not rows.filter(last_tick_at__lt=tick).update(last_tick_at=tick):\n",
