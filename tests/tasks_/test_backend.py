@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,14 +19,30 @@ from streams.contrib.tasks.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_backends,
+    task_finished,
 )
 from streams.contrib.tasks.models import TaskRun
+from streams.contrib.tasks.task_options import _GIVEN
 from streams.models import ConsumerGroup, DeadMessage, Message
 from streams.operate.replay import spans, start
 from streams.operate.target import Target
 from streams.testing import advance, drain
 
 pytestmark = pytest.mark.django_db
+
+
+@contextmanager
+def receiving(signal: Any, found: list[Any]) -> Iterator[None]:
+    """Append the results that the signal tells of to ``found``."""
+
+    def receive(task_result: Any, **about: Any) -> None:
+        found.append(task_result)
+
+    signal.connect(receive)
+    try:
+        yield
+    finally:
+        signal.disconnect(receive)
 
 
 def test_a_task_runs_and_its_result_is_found_by_its_id(work: Any) -> None:
@@ -149,6 +168,37 @@ def test_a_task_without_attempts_left_has_failed(work: Any) -> None:
     result.refresh()
     assert (result.status, result.attempts, len(result.errors)) == ("FAILED", 3, 3)
     assert DeadMessage.objects.get().error == "attempt 3"
+
+
+def test_a_task_that_waits_has_failed_once_it_may_have_fewer_attempts(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = work.fail_until.enqueue(3)
+    drain()
+    monkeypatch.setitem(getattr(work.fail_until.func, _GIVEN), "max_attempts", 1)
+    monkeypatch.setattr(work, "fail_until", replace(work.fail_until))
+    ended: list[Any] = []
+    with receiving(task_finished, ended):
+        advance(timedelta(seconds=5))
+        assert drain().dead == 1
+    result.refresh()
+    assert (result.status, result.attempts, len(result.errors)) == ("FAILED", 1, 1)
+    assert DeadMessage.objects.get().error == "builtins.ValueError"
+    assert [(one.id, one.status, len(one.errors)) for one in ended] == [(result.id, "FAILED", 1)]
+
+
+def test_a_task_that_waits_has_failed_once_it_is_gone(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.fail_until.enqueue(3)
+    drain()
+    monkeypatch.delattr(work, "fail_until")
+    advance(timedelta(seconds=5))
+    assert drain().dead == 1
+    row = TaskRun.objects.get()
+    assert (row.status, row.attempts, len(row.errors)) == ("FAILED", 1, 2)
+    assert row.finished_at is not None
+    assert DeadMessage.objects.get().error_class == "ImportError"
 
 
 def test_the_backoff_of_the_backend_holds_for_tasks_without_one(use_tasks: Any) -> None:

@@ -153,8 +153,17 @@ class Record:
         self.status = TaskResultStatus.RUNNING.value
         self.cancelled = False
 
-    def end(self, status: TaskResultStatus, value: Any = None) -> None:
-        """Record the end of this attempt. Raises LeaseLost if another one has begun since."""
+    def end(
+        self,
+        status: TaskResultStatus,
+        value: Any = None,
+        *,
+        before: TaskResultStatus = TaskResultStatus.RUNNING,
+    ) -> None:
+        """Record the end of this attempt, whose task is in the status ``before``.
+
+        Raises LeaseLost if another one has begun since.
+        """
         ends = status != TaskResultStatus.READY
         self.finished_at = timezone.now().astimezone(UTC) if ends else None
         values = [
@@ -167,6 +176,7 @@ class Record:
             as_json(self.worker_ids),
             self.pk,
             self.token,
+            before.value,
         ]
         with latest_rows(self.using):
             if not retrying(execute, self.using, self.using, sql.END_RUN, values):
@@ -191,6 +201,11 @@ class Record:
         trace = cut(storable("".join(format_exception(error))))
         path = f"{kind.__module__}.{kind.__qualname__}"
         self.errors.append({"exception_class_path": path, "traceback": trace})
+
+    @property
+    def last_error(self) -> str:
+        """Return the class of what the last attempt has raised."""
+        return self.errors[-1]["exception_class_path"] if self.errors else ""
 
     def save_metadata(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = dict(metadata)

@@ -41,11 +41,11 @@ START_RUN = (
 )
 
 # Records the end of an attempt. Only who holds the token may: after a lost lease another process
-# runs the task. Primary key.
+# runs the task. It runs, or waits for an attempt that it does not get. Primary key.
 END_RUN = (
     "UPDATE `ems_task` SET `status` = %s, `finished_at` = %s, `errors` = %s, `return_value` = %s,"
     " `metadata` = %s, `attempts` = %s, `worker_ids` = %s"
-    " WHERE `id` = %s AND `token` = %s AND `status` = 'RUNNING'"
+    " WHERE `id` = %s AND `token` = %s AND `status` = %s"
 )
 
 # Tells whether the end was written before by this holder, whose reply was lost. Primary key.

@@ -118,8 +118,7 @@ class _Attempt:
                 self._free(UNTIL_FINISH)
                 return
             if not record.is_first_of_round and self._is_spent(record.attempts):
-                record.token = record.found_token  # it ends the attempt that died
-                self._fail(ProcessDied())
+                self._give_up()
             record.begin_again()
         self._free(UNTIL_START)
         self._tell_start()
@@ -155,9 +154,25 @@ class _Attempt:
             return False  # it was redriven or replayed
         if record.status == TaskResultStatus.FAILED and not record.cancelled:
             self._free(UNTIL_FINISH)
-            last = record.errors[-1] if record.errors else {}
-            raise TaskFailed(last.get("exception_class_path", ""))
+            raise TaskFailed(record.last_error)
         return True
+
+    def _give_up(self) -> None:
+        """End a task without attempts left, which has not ended.
+
+        Its last attempt died, or failed when it had more of them: `max_attempts` was higher, or the
+        task was there.
+        """
+        record = self._record
+        record.token = record.found_token  # of that attempt
+        before = TaskResultStatus(record.status)
+        if before != TaskResultStatus.READY:
+            self._fail(ProcessDied())
+        if self._unknown is not None:
+            self._fail(self._unknown, before=before)
+        self._show_errors()
+        self._end_failed(before)
+        raise TaskFailed(record.last_error)
 
     def _run(self) -> Any:
         record, result = self._record, self._result
@@ -181,9 +196,7 @@ class _Attempt:
         record.note(error)
         self._show_errors()
         if isinstance(error, TaskCancelled):  # it was wanted: nobody has to look after it
-            record.end(TaskResultStatus.FAILED)
-            self._free(UNTIL_FINISH)
-            self._tell_end()
+            self._end_failed()
             return
         delay = None if isinstance(error, Reject) or self._is_spent() else self._delay(error)
         if delay is None:
@@ -197,14 +210,23 @@ class _Attempt:
             return error.delay
         return delay_of(self._option("backoff"), error, self._result)
 
-    def _fail(self, error: BaseException, *, noted: bool = False) -> None:
+    def _fail(
+        self,
+        error: BaseException,
+        *,
+        noted: bool = False,
+        before: TaskResultStatus = TaskResultStatus.RUNNING,
+    ) -> None:
         if not noted:
             self._record.note(error)
             self._show_errors()
-        self._record.end(TaskResultStatus.FAILED)
+        self._end_failed(before)
+        raise TaskFailed(describe(error)) from error
+
+    def _end_failed(self, before: TaskResultStatus = TaskResultStatus.RUNNING) -> None:
+        self._record.end(TaskResultStatus.FAILED, before=before)
         self._free(UNTIL_FINISH)
         self._tell_end()
-        raise TaskFailed(describe(error)) from error
 
     def _is_spent(self, attempts: int | None = None) -> bool:
         record = self._record

@@ -11,8 +11,8 @@ TASKS = [
     Mutant(
         "an-end-without-the-token",
         f"{HERE}/sql.py",
-        " WHERE `id` = %s AND `token` = %s AND `status` = 'RUNNING'\"\n)\n\n# Tells",
-        ' WHERE `id` = %s AND %s IS NOT NULL"\n)\n\n# Tells',
+        ' WHERE `id` = %s AND `token` = %s AND `status` = %s"\n)\n\n# Tells',
+        ' WHERE `id` = %s AND %s IS NOT NULL AND %s IS NOT NULL"\n)\n\n# Tells',
         f"{TESTS}/test_kills.py::test_an_attempt_that_has_lost_its_lease_does_not_write_its_end",
     ),
     Mutant(
@@ -29,6 +29,20 @@ TASKS = [
         "if False:",
         f"{TESTS}/test_kills.py"
         "::test_a_task_that_kills_its_process_has_failed_and_its_neighbours_run",
+    ),
+    Mutant(
+        "a-waiting-task-without-attempts-never-ends",
+        f"{HERE}/work.py",
+        "        self._end_failed(before)\n        raise TaskFailed(record.last_error)",
+        "        self._end_failed()\n        raise TaskFailed(record.last_error)",
+        f"{TESTS}/test_backend.py::test_a_task_that_waits_has_failed_once_it_may_have_fewer_attempts",
+    ),
+    Mutant(
+        "a-waiting-task-that-is-gone-never-ends",
+        f"{HERE}/work.py",
+        "self._fail(self._unknown, before=before)",
+        "self._fail(self._unknown)",
+        f"{TESTS}/test_backend.py::test_a_task_that_waits_has_failed_once_it_is_gone",
     ),
     Mutant(
         "a-redriven-task-has-no-attempts",
