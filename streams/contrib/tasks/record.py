@@ -124,11 +124,14 @@ class Record:
 
     def begin_round(self) -> None:
         """Let a task that was redriven or replayed wait, with all its attempts again."""
-        values = [self.pk, self.found_token]
+        values = [self.pk, self.found_token, self.status]
         retrying(execute, self.using, self.using, sql.BEGIN_ROUND, values)
 
     def begin_again(self) -> None:
-        """Record the start of a further attempt. Raises LeaseLost if another one has begun."""
+        """Record the start of a further attempt.
+
+        Raises LeaseLost if another one has begun, or the task was cancelled: that is seen next.
+        """
         now = timezone.now().astimezone(UTC)
         if self.is_first_of_round and self.status != TaskResultStatus.READY:
             self.attempts_before, self.started_at = self.attempts, None
@@ -147,6 +150,7 @@ class Record:
             self.message.offset,
             self.pk,
             self.found_token,
+            self.status,
         ]
         if not retrying(execute, self.using, self.using, sql.START_RUN, values):
             self._make_sure(TaskResultStatus.RUNNING)
@@ -201,6 +205,14 @@ class Record:
         trace = cut(storable("".join(format_exception(error))))
         path = f"{kind.__module__}.{kind.__qualname__}"
         self.errors.append({"exception_class_path": path, "traceback": trace})
+
+    @property
+    def was_cancelled_waiting(self) -> bool:
+        """Tell whether the task was cancelled while it waited: then it does not run any more.
+
+        One that ran, was told so and has stopped is replayed as any other.
+        """
+        return self.cancelled and self.attempts == self.attempts_before
 
     @property
     def last_error(self) -> str:

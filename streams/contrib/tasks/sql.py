@@ -31,13 +31,13 @@ READ_RUN = (
     " `metadata`, `started_at`, `cancelled_at` FROM `ems_task` WHERE `result_id` = %s"
 )
 
-# Records the start of a further attempt, unless another one has begun since the row was read.
-# Primary key.
+# Records the start of a further attempt, unless another one has begun since the row was read, or
+# the task was cancelled. Primary key.
 START_RUN = (
     "UPDATE `ems_task` SET `status` = 'RUNNING', `token` = %s, `attempts` = %s,"
     " `attempts_before` = %s, `worker_ids` = %s, `started_at` = %s, `last_attempted_at` = %s,"
     " `finished_at` = NULL, `cancelled_at` = NULL, `partition` = %s, `offset` = %s"
-    " WHERE `id` = %s AND `token` = %s"
+    " WHERE `id` = %s AND `token` = %s AND `status` = %s"
 )
 
 # Records the end of an attempt. Only who holds the token may: after a lost lease another process
@@ -97,8 +97,10 @@ TAKE_OVER_SLOT = (
 # Frees the slot of a key that this token holds. Unique key: ems_task_slot_place.
 FREE_SLOT = "UPDATE `ems_task_slot` SET `token` = 0 WHERE `key_hash` = %s AND `token` = %s"
 
-# Lets a task that was given out anew be ready, while it waits for a slot. Primary key.
+# Lets a task that was given out anew be ready, while it waits for a slot, unless it was cancelled
+# since the row was read. Primary key.
 BEGIN_ROUND = (
     "UPDATE `ems_task` SET `status` = 'READY', `attempts_before` = `attempts`,"
-    " `finished_at` = NULL, `cancelled_at` = NULL WHERE `id` = %s AND `token` = %s"
+    " `finished_at` = NULL, `cancelled_at` = NULL"
+    " WHERE `id` = %s AND `token` = %s AND `status` = %s"
 )

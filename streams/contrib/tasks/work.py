@@ -150,7 +150,7 @@ class _Attempt:
         record = self._record
         if record.status not in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED):
             return False
-        if record.is_first_of_round and record.attempts:
+        if record.is_first_of_round and not record.was_cancelled_waiting:
             return False  # it was redriven or replayed
         if record.status == TaskResultStatus.FAILED and not record.cancelled:
             self._free(UNTIL_FINISH)

@@ -23,6 +23,37 @@ TASKS = [
         f"{TESTS}/test_cancel.py::test_a_task_that_waits_is_cancelled",
     ),
     Mutant(
+        "a-cancelled-round-runs",
+        f"{HERE}/work.py",
+        "if record.is_first_of_round and not record.was_cancelled_waiting:",
+        "if record.is_first_of_round and record.attempts:",
+        f"{TESTS}/test_cancel.py::test_a_redriven_task_that_waits_for_a_slot_is_cancelled",
+    ),
+    Mutant(
+        "a-replay-runs-what-was-cancelled",
+        f"{HERE}/cancelling.py",
+        ', attempts_before=F("attempts")',
+        "",
+        f"{TESTS}/test_cancel.py::test_a_replay_does_not_run_what_was_cancelled_while_it_waited",
+    ),
+    Mutant(
+        "a-start-over-a-cancellation",
+        f"{HERE}/sql.py",
+        '`offset` = %s"\n    " WHERE `id` = %s AND `token` = %s AND `status` = %s',
+        '`offset` = %s"\n    " WHERE `id` = %s AND `token` = %s AND %s IS NOT NULL',
+        f"{TESTS}/test_cancel.py::test_a_task_that_is_cancelled_just_before_it_begins_does_not_run",
+        db="mysql",
+    ),
+    Mutant(
+        "a-wait-over-a-cancellation",
+        f"{HERE}/sql.py",
+        '`cancelled_at` = NULL"\n    " WHERE `id` = %s AND `token` = %s AND `status` = %s',
+        '`cancelled_at` = NULL"\n    " WHERE `id` = %s AND `token` = %s AND %s IS NOT NULL',
+        f"{TESTS}/test_cancel.py"
+        "::test_a_task_that_is_cancelled_just_before_it_waits_for_a_slot_does_not_run",
+        db="mysql",
+    ),
+    Mutant(
         "a-death-spends-no-attempt",
         f"{HERE}/work.py",
         "if not record.is_first_of_round and self._is_spent(record.attempts):",
