@@ -51,8 +51,9 @@ _TOMBSTONE: dict[str, Any] = {
     "headers": _MARK,
 }
 
-# What other apps keep of messages: each erases it, given an alias, a topic and ids of messages.
-OTHERS: list[Callable[[str, str, Sequence[int]], int]] = []
+# What other apps keep of messages: each erases it, given an alias, a topic and messages. It is
+# called before these are overwritten, while they still say what they are, and again after it.
+OTHERS: list[Callable[[str, str, Sequence[Message]], int]] = []
 
 
 @dataclass(frozen=True)
@@ -195,12 +196,17 @@ def _erase_messages(
     The others of ``rows`` were erased before: that run may have been killed in between, and a
     handler that had read one may have failed since.
     """
+    _erase_others(topic, mine, using)
     _overwrite(Message, Q(partition=partition.pk), [row.pk for row in mine], using)
     _wait_for_outcomes(partition, mine, using)
     place = {"partition": partition.pk, "offset__in": [row.offset for row in rows]}
     retries = RetryMessage.objects.using(using).filter(**place).exclude(last_error="")
     retrying(lambda: retries.update(last_error=""), using)
-    return sum(other(using, topic.name, [row.pk for row in rows]) for other in OTHERS)
+    return _erase_others(topic, rows, using)
+
+
+def _erase_others(topic: Topic, rows: Sequence[Message], using: str) -> int:
+    return sum(other(using, topic.name, rows) for other in OTHERS)
 
 
 def _messages(subject: DataSubject, partition: Partition, using: str) -> Iterator[list[Message]]:

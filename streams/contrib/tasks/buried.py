@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streams import body
+from streams.contrib.tasks import erasing
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope, NotATask
 from streams.contrib.tasks.models import TaskRun
@@ -12,6 +13,7 @@ from streams.contrib.tasks.names import GROUP, PREFIX
 from streams.database.retrying import retrying
 from streams.errors import describe
 from streams.models import DeadMessage, UtcNow
+from streams.operate.erasure import ERASED
 
 
 def note(topic: str, group: str, partition: int, offset: int, using: str, **more: Any) -> None:
@@ -32,6 +34,8 @@ def note(topic: str, group: str, partition: int, offset: int, using: str, **more
     try:
         one = Envelope.of(letter.message_id, topic, letter.headers or {}, decoded)
     except NotATask:
+        if letter.message_id and ERASED in (letter.headers or {}):
+            erasing.fail(using, topic, letter.message_id)
         return
     rows = TaskRun.objects.using(using).filter(result_id=one.result_id)
     failed = {"status": TaskResultStatus.FAILED.value, "finished_at": UtcNow(), "token": 0}

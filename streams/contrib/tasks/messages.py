@@ -14,10 +14,14 @@ def of_message(message_id: int, using: str) -> Envelope | None:
     """Return the task that a message is; None if it is gone, or no task."""
     rows = Message.objects.using(using).select_related("partition__topic")
     message = rows.filter(pk=message_id).first()
-    content = message.readable_body() if message else None
-    if message is None or content is None:
+    return None if message is None else of_row(message, message.partition.topic.name)
+
+
+def of_row(message: Message, topic: str) -> Envelope | None:
+    """Return the task that the message of the topic is, as it was read; None if it is no task."""
+    content = message.readable_body()
+    if content is None:
         return None
-    topic = message.partition.topic.name
     try:
         decoded = body.decode(content, message.body_type)
         return Envelope.of(message.pk, topic, message.headers or {}, decoded)

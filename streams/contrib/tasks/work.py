@@ -14,6 +14,7 @@ from django.db import transaction
 
 from streams.api import ReceivedMessage
 from streams.consume.outcome.failure import ProcessDied
+from streams.contrib.tasks import erasing
 from streams.contrib.tasks.compat import (
     TaskError,
     TaskResultStatus,
@@ -30,6 +31,7 @@ from streams.contrib.tasks.slots import HeldSlot, key_of, wait
 from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
 from streams.contrib.tasks.unique import free
 from streams.errors import LeaseLost, Postpone, Reject, Retry, describe
+from streams.operate.erasure import ERASED
 from streams.sharding import alias_of
 
 
@@ -51,7 +53,11 @@ def run_task(message: ReceivedMessage) -> None:
     try:
         envelope = Envelope.of(message.message_id, message.topic, message.headers, message.body)
     except NotATask as error:
-        raise TaskFailed(str(error)) from error
+        if ERASED not in message.headers:
+            raise TaskFailed(str(error)) from error
+        erasing.fail(alias_of(message.topic), message.topic, message.message_id)
+        erased = erasing.TaskErased()
+        raise TaskFailed(str(erased)) from erased
     _Attempt(Record(envelope, message, alias_of(message.topic))).make()
 
 

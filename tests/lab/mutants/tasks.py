@@ -134,6 +134,27 @@ TASKS = [
         "::test_a_batch_whose_end_is_on_another_database_is_refused[on_success]",
     ),
     Mutant(
+        "an-erased-task-waits-for-ever",
+        f"{HERE}/erasing.py",
+        "[*retrying(list, using, ready), *_counted(using, topic, messages)]",
+        "_counted(using, topic, messages)",
+        f"{TESTS}/test_erasing.py::test_a_task_that_waits_for_its_next_attempt_has_failed",
+    ),
+    Mutant(
+        "an-erasure-forgets-the-batch",
+        "streams/operate/erasure.py",
+        "    _erase_others(topic, mine, using)\n    _overwrite",
+        "    _overwrite",
+        f"{TESTS}/test_erasing.py::test_a_task_that_has_not_begun_has_failed_for_its_batch",
+    ),
+    Mutant(
+        "an-erased-task-runs-for-ever",
+        f"{HERE}/work.py",
+        "        erasing.fail(alias_of(message.topic), message.topic, message.message_id)\n",
+        "",
+        f"{TESTS}/test_erasing.py::test_an_erased_task_has_failed_before_it_is_a_dead_letter",
+    ),
+    Mutant(
         "a-tick-is-sent-again",
         f"{HERE}/schedules.py",
         "        if not rows.filter(last_tick_at__lt=tick).update(last_tick_at=tick):\n",
