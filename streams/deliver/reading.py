@@ -29,6 +29,7 @@ class ClaimOrigin(NamedTuple):
     partition: int
     attempt: int
     epoch: int
+    delivery: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ class Reading:
         partition = delivery.partition
         epoch = epoch_of(partition, delivery.first_offset, delivery.using)
         place_of = partition.number, delivery.attempt, epoch
-        yield from in_calls(rows, size, self._registration, *place_of, load=self._load)
+        yield from in_calls(
+            *(rows, size, self._registration, *place_of), load=self._load, delivery=delivery.pk
+        )
 
     def _load(self, rows: list[StoredMessage]) -> list[StoredMessage]:
         """Return ``rows``, whose first one has no body, with the bodies of the first ones."""
@@ -139,13 +142,15 @@ def in_calls(
     epoch: int,
     *,
     load: Callable[[list[StoredMessage]], list[StoredMessage]] = lambda rows: rows,
+    delivery: int = 0,
 ) -> Iterator[list[ReceivedMessage]]:
     """Yield the messages of one handler call after the other, of ``size`` and CLAIM_BYTES at most.
 
     ``load`` gets the rows that are left when the first of them has no body. A row is let go when
     its call has been yielded.
     """
-    claimed = ClaimOrigin(registration.topic, registration.group, partition, attempt, epoch)
+    place = registration.topic, registration.group, partition
+    claimed = ClaimOrigin(*place, attempt, epoch, delivery)
     rows.reverse()
     while rows:
         messages: list[ReceivedMessage] = []
@@ -174,6 +179,12 @@ def stored(message: ReceivedMessage | StoredMessage) -> StoredMessage:
         return message
     row: StoredMessage = vars(message)["made_of"][0]
     return row
+
+
+def delivery_of(message: ReceivedMessage) -> int:
+    """Return the id of the delivery that hands the message over; 0 if it is a copy of that one."""
+    made_of = vars(message).get("made_of")
+    return made_of[1].delivery if made_of else 0
 
 
 def _judged(

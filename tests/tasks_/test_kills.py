@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any
@@ -11,11 +13,20 @@ from typing import Any
 import pytest
 
 from streams.chaos.forks import in_fork
+from streams.consume.outcome.dead_letter import redrive
 from streams.contrib.tasks.compat import task_backends
 from streams.contrib.tasks.models import TaskBatch, TaskRun
-from streams.models import DeadMessage, Delivery, RetryMessage
+from streams.contrib.tasks.work import run_task
+from streams.deliver.reading import Reading
+from streams.log.sequencer import sequence
+from streams.models import ConsumerGroup, DeadMessage, Delivery, RetryMessage
 from streams.observe.audit.walk import audit
-from tests.consuming import Process, consume_the_rest
+from streams.operate.replay import spans, start
+from streams.operate.reset import Reset, towards
+from streams.operate.target import Target
+from streams.steps.sweep import sweep
+from streams.testing import advance, drain
+from tests.consuming import LONG_AFTER, Process, consume_the_rest, registered
 from tests.faults import Guillotine, strides
 from tests.hostapp.models import Handled, Order
 from tests.processes import wait_for
@@ -114,6 +125,92 @@ def test_an_attempt_that_has_lost_its_lease_does_not_write_its_end(
     assert not Order.objects.exists()
     result.refresh()
     assert result.status == "RUNNING"
+
+
+def expire() -> None:
+    """Let the claims of the dead expire; their messages come again."""
+    advance(LONG_AFTER)
+    sweep("default")
+    advance(LONG_AFTER)
+
+
+def again(how: str) -> None:
+    """Begin another round of the only message."""
+    group = ConsumerGroup.objects.get(topic__name="tasks.default")
+    first, end = Target.parse("0"), Target.parse("1")
+    if how == "replay":
+        start(group, spans(group, first, end, "default"), "default")
+    else:
+        Reset(group, towards(first), "default", force=True).run()
+
+
+@pytest.mark.parametrize("how", ["replay", "reset"])
+@pytest.mark.parametrize("name", ["note", "alone"])
+def test_a_round_whose_first_attempt_dies_before_the_task_begins_runs_it(
+    use_tasks: Callable[..., Any], name: str, how: str
+) -> None:
+    work = use_tasks(**ONE_QUEUE)
+    result = getattr(work, name).enqueue(*(["1"] if name == "note" else []))
+    drain()
+    again(how)
+    assert Process("tasks").claim().attempt == 1
+    expire()
+    assert RetryMessage.objects.get().attempt == 2
+    assert drain().done == 1
+    result.refresh()
+    assert (result.status, result.attempts) == ("SUCCESSFUL", 2)
+    assert Handled.objects.count() == 2
+
+
+def test_a_redriven_task_whose_process_dies_before_it_begins_has_all_its_attempts(
+    use_tasks: Callable[..., Any],
+) -> None:
+    work = use_tasks(**ONE_QUEUE)
+    result = work.sync.enqueue(1, wrong=True)
+    drain()
+    assert redrive(DeadMessage.objects.get())
+    delivery, _retry = Process("tasks").claim_retry()
+    delivery.start(timedelta(minutes=1))
+    expire()
+    assert RetryMessage.objects.get().attempt == 2
+    drain()
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 4)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_task_that_has_ended_in_a_round_is_not_run_again_in_it(
+    use_tasks: Callable[..., Any], rounds: int
+) -> None:
+    """Its process dies after the end of the task, and before the delivery is settled."""
+    work = use_tasks(**ONE_QUEUE)
+    result = work.note.enqueue("1")
+    if rounds == 2:
+        drain()
+        again("replay")
+    sequence("default")
+    delivery = Process("tasks").claim()
+    for (message,) in Reading(delivery, registered("tasks.default", "tasks")).calls(1):
+        run_task(message)
+    expire()
+    assert RetryMessage.objects.get().attempt == 2
+    assert drain().done == 1
+    result.refresh()
+    assert (result.status, result.attempts) == ("SUCCESSFUL", rounds)
+    assert Handled.objects.count() == rounds
+
+
+def test_a_copy_of_a_message_says_of_no_delivery(use_tasks: Callable[..., Any]) -> None:
+    """A middleware may hand one over: what has ended is then settled in any round, as it seems."""
+    work = use_tasks(**ONE_QUEUE)
+    work.note.enqueue("1")
+    sequence("default")
+    delivery = Process("tasks").claim()
+    for (message,) in Reading(delivery, registered("tasks.default", "tasks")).calls(1):
+        run_task(copy(message))
+    expire()
+    assert drain().done == 1
+    assert Handled.objects.count() == 1
 
 
 KILLS, PROCESSES, THREADS = 200, 3, 2

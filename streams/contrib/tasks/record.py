@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from traceback import format_exception
 from typing import Any
 
@@ -15,21 +16,28 @@ from django.db import connections
 from django.utils import timezone
 
 from streams.api import ReceivedMessage
-from streams.conf import name_prefix
+from streams.conf import MAX_BATCH, name_prefix
 from streams.contrib.tasks import sql
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope
+from streams.contrib.tasks.models.run import ENDED
 from streams.database.clock import instant
 from streams.database.retrying import retrying
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import latest_rows
+from streams.deliver.reading import delivery_of
 from streams.errors import LeaseLost, storable
+from streams.models import Delivery
 from streams.models.dead import cut
 from streams.models.fields import to_db
 from streams.produce.identity import producer_name
 
 # The newest errors of a task that are kept.
 ERRORS = 20
+
+# A token has the id of a delivery, of 40 bits, and a random rest.
+RANDOM_BITS = 22
+UNKNOWN = 2**40
 
 _encoder = DjangoJSONEncoder()  # it has no state, and to make one takes longer than a small value
 
@@ -41,7 +49,7 @@ class Record:
     envelope: Envelope
     message: ReceivedMessage
     using: str
-    token: int = field(default_factory=lambda: secrets.randbits(62))
+    token: int = 0  # of this attempt: see new_token()
     pk: int = 0
     status: str = TaskResultStatus.RUNNING.value
     attempts: int = 1
@@ -55,10 +63,35 @@ class Record:
     cancelled: bool = False
     found_token: int = 0  # of the attempt before this one
 
-    @property
+    def __post_init__(self) -> None:
+        self.token = new_token(delivery_of(self.message))
+
+    @cached_property
     def is_first_of_round(self) -> bool:
-        """Tell whether the group gives the task out anew: at first, by a redrive or a replay."""
-        return self.message.attempt == 1
+        """Tell whether the group gives the task out anew: at first, by a redrive or a replay.
+
+        Attempts of this round may have died before the task began. Then the row has the end of an
+        earlier round.
+        """
+        return self.message.attempt == 1 or (self.status in ENDED and self._is_of_earlier_round())
+
+    def _is_of_earlier_round(self) -> bool:
+        """Tell whether the group has begun a round after the attempt that has written the row.
+
+        A round begins with an attempt 1. Index: ems_log_place (group, partition, first_offset).
+        """
+        topic, at = self.message.topic, self.message.offset
+        began = Delivery.objects.using(self.using).filter(
+            group__topic__name=topic,
+            group__name=self.message.group,
+            partition__topic__name=topic,
+            partition__number=self.message.partition,
+            first_offset__range=(at - MAX_BATCH + 1, at),
+            last_offset__gte=at,
+            attempt=1,
+            pk__gt=self.found_token >> RANDOM_BITS,
+        )
+        return retrying(began.exists, self.using)
 
     def insert(self) -> bool:
         """Record the first start; return False if the task has a row, which is read then."""
@@ -228,6 +261,14 @@ class Record:
         """Ask whether somebody has cancelled the task since it began."""
         rows = retrying(fetch, self.using, self.using, sql.IS_CANCELLED, [self.pk])
         return bool(rows and rows[0][0])
+
+
+def new_token(delivery: int) -> int:
+    """Return a token that nobody else has, and that says of which delivery an attempt is.
+
+    If that is unknown, none is later: then what has ended is never taken for an earlier round.
+    """
+    return (delivery or UNKNOWN) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
 
 
 def as_json(value: Any) -> str:

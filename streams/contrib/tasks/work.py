@@ -25,6 +25,7 @@ from streams.contrib.tasks.compat import (
 )
 from streams.contrib.tasks.context import EmsTaskContext
 from streams.contrib.tasks.envelope import Envelope, NotATask, imported, shown
+from streams.contrib.tasks.models.run import ENDED
 from streams.contrib.tasks.record import Record, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
 from streams.contrib.tasks.slots import HeldSlot, key_of, wait
@@ -154,9 +155,9 @@ class _Attempt:
     def _has_ended(self) -> bool:
         """Tell whether there is only the delivery left to settle; raise if that is a failure."""
         record = self._record
-        if record.status not in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED):
+        if record.status not in ENDED:
             return False
-        if record.is_first_of_round and not record.was_cancelled_waiting:
+        if not record.was_cancelled_waiting and record.is_first_of_round:
             return False  # it was redriven or replayed
         if record.status == TaskResultStatus.FAILED and not record.cancelled:
             self._free(UNTIL_FINISH)

@@ -18,15 +18,15 @@ TASKS = [
     Mutant(
         "a-task-that-has-ended-runs-again",
         f"{HERE}/work.py",
-        "        if record.is_first_of_round and record.attempts:\n",
+        "        if not record.was_cancelled_waiting and record.is_first_of_round:\n",
         "        if True:\n",
         f"{TESTS}/test_cancel.py::test_a_task_that_waits_is_cancelled",
     ),
     Mutant(
         "a-cancelled-round-runs",
         f"{HERE}/work.py",
-        "if record.is_first_of_round and not record.was_cancelled_waiting:",
-        "if record.is_first_of_round and record.attempts:",
+        "if not record.was_cancelled_waiting and record.is_first_of_round:",
+        "if record.attempts and record.is_first_of_round:",
         f"{TESTS}/test_cancel.py::test_a_redriven_task_that_waits_for_a_slot_is_cancelled",
     ),
     Mutant(
@@ -74,6 +74,20 @@ TASKS = [
         "self._fail(self._unknown, before=before)",
         "self._fail(self._unknown)",
         f"{TESTS}/test_backend.py::test_a_task_that_waits_has_failed_once_it_is_gone",
+    ),
+    Mutant(
+        "a-round-is-over-before-it-begins",
+        f"{HERE}/record.py",
+        " or (self.status in ENDED and self._is_of_earlier_round())",
+        "",
+        f"{TESTS}/test_kills.py::test_a_round_whose_first_attempt_dies_before_the_task_begins_runs_it",
+    ),
+    Mutant(
+        "an-end-of-no-delivery",
+        f"{HERE}/record.py",
+        "pk__gt=self.found_token >> RANDOM_BITS,",
+        "pk__gt=0,",
+        f"{TESTS}/test_kills.py::test_a_task_that_has_ended_in_a_round_is_not_run_again_in_it",
     ),
     Mutant(
         "a-redriven-task-has-no-attempts",

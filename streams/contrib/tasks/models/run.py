@@ -51,7 +51,8 @@ class TaskRun(models.Model):
     # All that have begun, and how many of them were before the task was given out anew.
     attempts = models.IntegerField(_("attempts"), default=0)
     attempts_before = models.IntegerField(_("attempts before"), default=0)
-    # Who has started the running attempt: only that one may write its end.
+    # Who has started the running attempt: only that one may write its end. It says of which
+    # delivery that is: see new_token().
     token = models.BigIntegerField(_("token"), default=0)
     worker_ids = models.JSONField(_("workers"), default=list)
     errors = models.JSONField(_("errors"), default=list)
