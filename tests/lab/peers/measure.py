@@ -228,8 +228,9 @@ class Contest:
     def _used(self) -> float:
         """Seconds of processor time, of the server and of all programs that have ended or run."""
         ours = os.times()
-        running = sum(map(_processor_seconds, _family(os.getpid())))
-        return _tree_seconds(self._server) + ours.children_user + ours.children_system + running
+        # The server may be a child of this process.
+        running = {self._server, *_family(self._server), *_family(os.getpid())}
+        return ours.children_user + ours.children_system + sum(map(_processor_seconds, running))
 
 
 def _lines(out: Path) -> list[tuple[int, float, float]]:
@@ -257,10 +258,6 @@ def _end(workers: list[subprocess.Popen[str]]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.wait(15)
         _kill(worker)  # what it has left behind in its process group
-
-
-def _tree_seconds(pid: int) -> float:
-    return sum(map(_processor_seconds, [pid, *_family(pid)]))
 
 
 def _family(pid: int) -> list[int]:
