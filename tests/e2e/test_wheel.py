@@ -74,6 +74,6 @@ def test_the_extras_are_those_of_the_pages(metadata: Message) -> None:
 
 def test_the_readme_of_the_index_has_no_link_to_a_file(metadata: Message) -> None:
     text = str(metadata.get_payload())
-    assert "An id is given at the INSERT" in text
+    assert "The database gives a row its id at the INSERT" in text
     assert "](docs/" not in text
     assert metadata["License-Expression"] == "Apache-2.0 AND MIT"
