@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ LEAVES = {
     "table": ("CREATE TEMPORARY TABLE left_over (id int)", "the temporary table left_over"),
     "database": ("USE information_schema", "another database"),
 }
+if os.environ.get("EMS_TEST_DRIVER") == "pymysql":
+    del LEAVES["several"]  # this driver takes one statement at a time
 each = pytest.mark.parametrize(("statement", "left"), LEAVES.values(), ids=LEAVES)
 
 
