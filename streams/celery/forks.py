@@ -15,6 +15,8 @@ from typing import Any
 
 from django.db import connections
 
+from streams.process.shared.connections import socket_of
+
 # How long a fork waits until no thread is at work with a lock that the child would inherit.
 PATIENCE_SECONDS = 1.0
 
@@ -61,10 +63,8 @@ def _after_in_child() -> None:
     _held.clear()
     _working.clear()
     for connection in _kept:
-        driver = connection.connection
-        # mysqlclient has fileno() itself, PyMySQL has a socket; a file of SQLite is left alone.
-        source = driver if hasattr(driver, "fileno") else getattr(driver, "_sock", None)
-        if source is not None:
+        source = socket_of(connection.connection)
+        if source is not None:  # a file of SQLite is left alone
             with suppress(Exception):
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 os.dup2(nowhere, source.fileno())

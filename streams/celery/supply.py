@@ -77,10 +77,11 @@ class Supply:
         return find(self.registration.topic, self.registration.group)
 
     def _may_claim(self) -> Limits | None:
+        if self.group is None:  # the client has not joined it: a sweep would expire the claim
+            return None
         if time.monotonic() >= self._fresh_until:
             rows = ConsumerGroup.objects.using(self._using).select_related("topic")
-            known = self.group or self.open()
-            group = retrying(rows.filter(pk=known.pk).first, self._using)
+            group = retrying(rows.filter(pk=self.group.pk).first, self._using)
             if group is None:  # it was deleted; there is no claim before the client has joined it
                 self.open()
                 self._limits = None

@@ -22,7 +22,7 @@ from streams.celery.hands import Hands
 from streams.celery.naming import Naming
 from streams.log.bodies import stored_messages
 from streams.log.sequencer import sequence
-from streams.models import Consumer, ConsumerGroup, Delivery, State, Step, Topic, UtcNow
+from streams.models import Consumer, ConsumerGroup, Delivery, Partition, State, Step, Topic, UtcNow
 from streams.models.consumer import LEASE
 from streams.operate.topic_deletion import TopicDeletion
 from streams.process.deaths import Deaths
@@ -116,6 +116,28 @@ def test_a_registration_that_failed_is_made_before_the_next_claim(
     assert "letters" in fetched(engine)
     assert sweep("default") == 0
     assert Delivery.objects.held().count() == 3
+
+
+def test_a_queue_that_is_consumed_during_a_look_is_claimed_from_only_after_its_registration(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _client, _hands, intake = own(engine)
+    send("celery.letters", "letters")
+    sequence("default", list(Partition.objects.values_list("pk", flat=True)))
+    read = engine.control.read
+
+    def consumes(due: Any) -> bool:
+        engine.consume(intake, "letters")
+        return read(due)
+
+    monkeypatch.setattr(engine.control, "read", consumes)
+    monkeypatch.setattr(engine, "wake", lambda: None)
+    engine._guarded(engine.look)
+    assert not Delivery.objects.held().filter(group__topic__name="celery.letters").exists()
+    monkeypatch.setattr(engine.control, "read", read)
+    look_again(engine)
+    assert "celery.letters" in registered(engine)
+    assert "letters" in fetched(engine)
 
 
 def test_what_was_fetched_waits_while_the_lease_is_in_doubt(engine: Engine) -> None:

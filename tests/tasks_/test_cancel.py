@@ -192,17 +192,22 @@ def when_found(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> No
     monkeypatch.setattr(Record, "find", find_and_act)
 
 
+def cancel_when_found(monkeypatch: pytest.MonkeyPatch, in_thread: Threads, result: Any) -> None:
+    """Let the next attempt come, and cancel its task from another connection before it begins."""
+    advance(timedelta(seconds=5))
+    said: list[str] = []
+    when_found(monkeypatch, lambda: said.append(in_thread(cancel, result).result()))
+    drain()
+    assert said == ["cancelled"]
+
+
 @pytest.mark.mysql
 def test_a_task_that_is_cancelled_just_before_it_begins_does_not_run(
     work: Any, monkeypatch: pytest.MonkeyPatch, in_thread: Threads
 ) -> None:
     result = work.fail_until.enqueue(3)
     drain()
-    advance(timedelta(seconds=5))
-    said: list[str] = []
-    when_found(monkeypatch, lambda: said.append(in_thread(cancel, result).result()))
-    drain()
-    assert said == ["cancelled"]
+    cancel_when_found(monkeypatch, in_thread, result)
     assert passed_over(result, attempts=1)
 
 
@@ -211,11 +216,7 @@ def test_a_task_that_is_cancelled_just_before_it_waits_for_a_slot_does_not_run(
     work: Any, monkeypatch: pytest.MonkeyPatch, in_thread: Threads
 ) -> None:
     result = fails_again_and_waits_for_a_slot(work, monkeypatch)
-    advance(timedelta(seconds=5))
-    said: list[str] = []
-    when_found(monkeypatch, lambda: said.append(in_thread(cancel, result).result()))
-    drain()
-    assert said == ["cancelled"]
+    cancel_when_found(monkeypatch, in_thread, result)
     assert passed_over(result, attempts=2)
 
 
