@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from functools import cache, partial, wraps
 from inspect import getclosurevars
@@ -122,6 +123,7 @@ def guarded(view: AsyncView, early: AsyncView | None = None) -> Callable[..., An
     async def call(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             _warn_if_late(request)
+            _length(request)
             _take_chunks(request)
             response = await view(request, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a page of HTML is not an answer to a program
@@ -188,9 +190,17 @@ def _warn_if_late(request: HttpRequest) -> None:
 def _refuse_large(request: HttpRequest) -> None:
     """Refuse a body that Django would not accept, before anything of it is read."""
     most: Any = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE  # None: no limit
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if most is not None and length.isdecimal() and int(length) > most:
+    length = _length(request)
+    if most is not None and length > most:
         raise too_large()
+
+
+def _length(request: HttpRequest) -> int:
+    """Return what Content-Length says; Django would fail with ValueError where it is no number."""
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not re.fullmatch("[0-9]{1,18}", length):
+        raise Problem(400, "malformed", "The header Content-Length is no number of bytes.")
+    return int(length)
 
 
 def _take_chunks(request: HttpRequest) -> None:

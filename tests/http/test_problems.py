@@ -16,7 +16,7 @@ from streams.http import problems, threads
 from streams.http.routes import produce
 from streams.operate.topics import create
 from tests.http.conftest import Api, MakeToken
-from tests.http.contract import every_right
+from tests.http.contract import Endpoint, endpoints, every_right
 from tests.http.test_produce import ORDERS
 
 
@@ -144,3 +144,43 @@ def test_what_a_database_cannot_store_is_refused(
     create("orders", 1, "default")
     answer = api.call(method, path, body, token=make_token(*every_right()))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), answer.content
+
+
+# No object, no JSON, no UTF-8, an unknown member, no number of this world, and more than Python
+# reads: a digit too many for int(), a nesting too deep for json.
+ODD_BODIES = (
+    *(b"", b"null", b"[]", b"1", b'"x"', b"{", b"{}", b"\xff\xfe", b'{"unknown": 1}'),
+    *(b"NaN", b"9" * 5000, b"[" * 100_000, b'{"a":' * 100_000),
+)
+
+
+@pytest.mark.parametrize(
+    "endpoint", [one for one in endpoints() if "requestBody" in one.operation], ids=str
+)
+def test_no_odd_body_is_a_fault_of_the_server(
+    api: Api, make_token: MakeToken, ems_settings: Callable[..., None], endpoint: Endpoint
+) -> None:
+    ems_settings(STRESS=True)
+    create("orders", 1, "default")
+    api.token = make_token(*every_right())
+    for body in ODD_BODIES:
+        answer = api.call(endpoint.method, endpoint.url(), body)
+        assert answer.status_code < 500, (body[:20], answer.content)
+        if answer.status_code >= 400:
+            assert answer["Content-Type"] == "application/problem+json", body[:20]
+
+
+@pytest.mark.parametrize("length", ["abc", "-1", "1_0", "1,1", "9" * 5000])
+def test_a_length_that_is_no_number_is_malformed(
+    api: Api, make_token: MakeToken, length: str
+) -> None:
+    create("orders", 1, "default")
+    token = make_token("send:orders")
+    answer = api.client.post(
+        f"/ems/v1{ORDERS}",
+        {"body": 1},
+        "application/json",
+        secure=True,
+        headers={"Authorization": f"Bearer {token}", "Content-Length": length},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed"), answer.content
