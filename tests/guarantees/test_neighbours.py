@@ -72,6 +72,8 @@ def others_go_on(count: int) -> None:
     before = noted("good")
     send_many([Outgoing("payments", n) for n in range(count)])
     wait_for(lambda: noted("good") == before + count, "the other group")
+    of_good = Delivery.objects.open().filter(group__name="good")
+    wait_for(lambda: not of_good.exists(), "its settlement: nothing of it is repeated after a kill")
 
 
 @pytest.mark.exhaustive

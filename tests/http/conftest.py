@@ -55,6 +55,11 @@ def _nothing_is_known() -> Iterator[None]:
     access._known.clear()
     rates._tokens.clear()
     yield
+    end_threads()
+
+
+def end_threads() -> None:
+    """End the threads of requests, with their connections; the next request makes new ones."""
     for name in ("_pool", "_probe"):
         _close(getattr(threads, name))
         setattr(threads, name, None)

@@ -19,7 +19,7 @@ from streams.http.pulling.receipts import named, receipt_of
 from streams.http.routes import pull
 from streams.models import Delivery, RetryMessage, UtcNow
 from streams.steps.sweep import sweep
-from tests.http.conftest import Api
+from tests.http.conftest import Api, end_threads
 from tests.http.test_pulling import GROUP, ack, fill, made, pulled
 
 pytestmark = pytest.mark.django_db
@@ -67,7 +67,7 @@ def test_a_request_that_is_gone_takes_nothing_from_its_repeat(
     ems_settings(HTTP_THREADS=1)
     made(api)
     fill(3)
-    threads._forget()
+    end_threads()
     name = clients.client_id("abcdefgh", "one")
     asked = pull.Pull.model_validate({"client": "one", "batch": 10, "request_id": "request-1"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.apps import apps
@@ -20,12 +21,12 @@ def managed() -> list[type[models.Model]]:
 
 
 @pytest.fixture
-def fresh() -> Iterator[BaseDatabaseWrapper]:
+def fresh(tmp_path: Path) -> Iterator[BaseDatabaseWrapper]:
     """Make a database without migrations: its tables are those of the models."""
     new = connection.copy("fresh")
     name = new.settings_dict["NAME"] = f"{connection.settings_dict['NAME']}_fresh"
     if connection.vendor == "sqlite":
-        new.settings_dict["NAME"] = ":memory:"
+        new.settings_dict["NAME"] = str(tmp_path / "fresh.sqlite3")  # closes, unlike :memory:
     else:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4")
