@@ -7,15 +7,16 @@ Statements are written for both vendors: backticks quote names, ``%s`` stands fo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sparkjobs.config import EVERY, MYSQL, REPLICA, SQLITE, Config
 
 # A DB-API connection: of MySQLdb or sqlite3.
 Connection = Any
+T = TypeVar("T")
 
 # The tables that have names of a namespace, and their other columns that statements read. Each
 # statement gives them an alias.
@@ -30,6 +31,11 @@ WRITE_SECONDS = 600
 
 # Rows of one call into the driver: few, since each may be as large as the largest message.
 FETCH_ROWS = 32
+DELETED_ROWS = 1000
+# The most rows and bytes of messages that one statement writes: far below the smallest
+# max_allowed_packet.
+STATEMENT_ROWS = 500
+STATEMENT_BYTES = 1024 * 1024
 
 NOW = {MYSQL: "UTC_TIMESTAMP(6)", SQLITE: "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
 FOR_UPDATE = {MYSQL: "FOR UPDATE", SQLITE: ""}
@@ -163,14 +169,40 @@ def stream(
 
 
 def insert(
-    connection: Connection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    connection: Connection,
+    table: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    verb: str = "INSERT",
 ) -> None:
-    """Insert rows with one statement; give it no more than fit into a packet."""
+    """Insert, or REPLACE, rows with one statement; give it no more than fit into a packet."""
     if rows:
         names = ", ".join(f"`{column}`" for column in columns)
         places = ", ".join(["(" + ", ".join(["%s"] * len(columns)) + ")"] * len(rows))
-        statement = f"INSERT INTO `{table}` ({names}) VALUES {places}"  # noqa: S608 - our names
+        statement = f"{verb} INTO `{table}` ({names}) VALUES {places}"
         execute(connection, statement, [value for row in rows for value in row])
+
+
+def fitting(rows: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the rows in lists that fit into one statement; a list of one row may be larger."""
+    chunk: list[T] = []
+    room = STATEMENT_BYTES
+    for row in rows:
+        room -= size(row)
+        if chunk and (len(chunk) == STATEMENT_ROWS or room < 0):
+            yield chunk
+            chunk, room = [], STATEMENT_BYTES - size(row)
+        chunk.append(row)
+    if chunk:
+        yield chunk
+
+
+def delete(connection: Connection, table: str, ids: Sequence[int], column: str = "id") -> None:
+    """Delete the rows with these ids, DELETED_ROWS with each statement."""
+    for first in range(0, len(ids), DELETED_ROWS):
+        some = ids[first : first + DELETED_ROWS]
+        places = ", ".join(["%s"] * len(some))
+        execute(connection, f"DELETE FROM `{table}` WHERE `{column}` IN ({places})", some)  # noqa: S608
 
 
 def _written_for(connection: Connection, statement: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,11 @@ from sparkjobs.database import (
     NOW,
     Connection,
     connected,
+    delete,
     execute,
     fetch,
+    fitting,
+    insert,
     transaction,
     vendor_of,
 )
@@ -28,10 +32,6 @@ STAGED = (
     *("replay", "source", "offset", "target"),
     *("key", "tag", "headers", "body", "body_type", "size"),
 )
-# The most rows and bytes of one statement: far below the smallest max_allowed_packet. Only a single
-# message may be larger.
-STATEMENT_ROWS = 500
-STATEMENT_BYTES = 2 * 1024 * 1024
 DELETE_ROWS = 10_000
 # The most rows and bytes of one transaction. Group Replication and Galera refuse large ones.
 PIECE_ROWS = 5_000
@@ -54,17 +54,12 @@ def stage_batches(
     batches: Iterator[pa.RecordBatch], config: Config, mark: str, placement: Placement
 ) -> Iterator[pa.RecordBatch]:
     """Write the batches of one task into the staging table; yield the number of rows."""
+    size_of = itemgetter(STAGED.index("size"))
     with connected(config) as connection:
         rows = 0
         for batch in batches:
-            for chunk in _chunks(_staged(batch, mark, placement)):
-                values = ", ".join(["(" + ", ".join(["%s"] * len(STAGED)) + ")"] * len(chunk))
-                names = ", ".join(f"`{name}`" for name in STAGED)
-                execute(
-                    connection,
-                    f"REPLACE INTO `ems_monitoring_replay` ({names}) VALUES {values}",  # noqa: S608
-                    [value for row in chunk for value in row],
-                )
+            for chunk in fitting(_staged(batch, mark, placement), size_of):
+                insert(connection, "ems_monitoring_replay", STAGED, chunk, "REPLACE")
                 rows += len(chunk)
         yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
@@ -76,20 +71,6 @@ def _staged(batch: pa.RecordBatch, mark: str, placement: Placement) -> Iterator[
         row["body"], row["body_type"] = to_stored(row["body"], row["body_type"])
         message = (row[name] for name in STAGED[4:])
         yield mark, row["partition"], row["offset"], target, *message
-
-
-def _chunks(rows: Iterator[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
-    chunk: list[Sequence[Any]] = []
-    size = 0
-    for row in rows:
-        length = row[STAGED.index("size")]
-        if chunk and (len(chunk) >= STATEMENT_ROWS or size + length > STATEMENT_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += length
-    if chunk:
-        yield chunk
 
 
 def send(connection: Connection, mark: str, topic: str, target: int) -> int:
@@ -122,7 +103,7 @@ def send(connection: Connection, mark: str, topic: str, target: int) -> int:
         )
         if sent != len(ids):
             raise BadOption("partitions of the target topic are gone")
-        execute(connection, f"DELETE FROM `ems_monitoring_replay` WHERE `id` IN ({places})", ids)  # noqa: S608
+        delete(connection, "ems_monitoring_replay", ids)
     return sent
 
 
@@ -146,8 +127,9 @@ def _producer(connection: Connection) -> str:
 
 def forget(connection: Connection, mark: str) -> None:
     """Delete the messages of this replay from the staging table, in batches, by its index."""
-    table = "`ems_monitoring_replay`"
-    ids = f"SELECT `id` FROM {table} WHERE `replay` = %s ORDER BY `source`, `offset` LIMIT %s"  # noqa: S608
+    ids = (
+        "SELECT `id` FROM `ems_monitoring_replay` WHERE `replay` = %s"
+        " ORDER BY `source`, `offset` LIMIT %s"
+    )
     while rows := fetch(connection, ids, [mark, DELETE_ROWS]):
-        places = ", ".join(["%s"] * len(rows))
-        execute(connection, f"DELETE FROM {table} WHERE `id` IN ({places})", [r[0] for r in rows])  # noqa: S608
+        delete(connection, "ems_monitoring_replay", [id_ for (id_,) in rows])

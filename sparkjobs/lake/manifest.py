@@ -16,6 +16,7 @@ from sparkjobs.database import (
     FOR_UPDATE,
     NOW,
     Connection,
+    delete,
     execute,
     fetch,
     insert,
@@ -174,10 +175,7 @@ def has_files(connection: Connection, stored_topic: str, day: date) -> bool:
 
 def forget(connection: Connection, files: Sequence[ManifestFile]) -> None:
     """Delete the rows of files that are deleted."""
-    for start in range(0, len(files), ROWS):
-        ids = [file.id for file in files[start : start + ROWS]]
-        places = ", ".join(["%s"] * len(ids))
-        execute(connection, f"DELETE FROM `ems_monitoring_lake` WHERE `id` IN ({places})", ids)  # noqa: S608
+    delete(connection, "ems_monitoring_lake", [file.id for file in files])
 
 
 def as_day(value: date | str) -> date:

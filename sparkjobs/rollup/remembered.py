@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sparkjobs.database import Connection, execute, fetch, insert, vendor_of
+from sparkjobs.database import Connection, delete, execute, fetch, insert, vendor_of
 from sparkjobs.instants import MICROSECONDS, instant, stored
 from sparkjobs.rollup.claims import LONG
 
@@ -138,19 +137,8 @@ def remember(
         gone.append(one.id)
         if one.is_long:
             ends[one.id] = one.ended
-    for part in _parts(gone):
-        places = ", ".join(["%s"] * len(part))
-        execute(
-            connection,
-            f"DELETE FROM `ems_monitoring_open` WHERE `delivery_id` IN ({places})",  # noqa: S608
-            part,
-        )
-    for part in _parts(sorted(ends)):
-        rows = [(id_, stored(ends[id_])) for id_ in part]
-        insert(connection, "ems_monitoring_open", ("delivery_id", "finished_at"), rows)
-
-
-def _parts(ids: list[int]) -> Iterable[list[Any]]:
-    return (
-        ids[start : start + ROWS_PER_STATEMENT] for start in range(0, len(ids), ROWS_PER_STATEMENT)
-    )
+    delete(connection, "ems_monitoring_open", gone, "delivery_id")
+    rows = [(id_, stored(ends[id_])) for id_ in sorted(ends)]
+    for at in range(0, len(rows), ROWS_PER_STATEMENT):
+        part = rows[at : at + ROWS_PER_STATEMENT]
+        insert(connection, "ems_monitoring_open", ("delivery_id", "finished_at"), part)

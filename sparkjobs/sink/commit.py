@@ -18,6 +18,7 @@ from sparkjobs.database import (
     NOW,
     Connection,
     connected,
+    delete,
     execute,
     fetch,
     transaction,
@@ -147,7 +148,7 @@ def _send(
             kept.append(row)
             if row[2] is not None:
                 claimed.add(row[2])
-        _delete(connection, duplicates)
+        delete(connection, TABLE, duplicates)
         sent += _move(connection, producer, part, part.rows - len(duplicates))
     # The ids rise in the order of the rows, and no earlier message has one of them.
     ids = fetch(
@@ -222,12 +223,6 @@ def _rows(connection: Connection, part: Staged) -> Iterator[Kept]:
         [part.mark],
     ):
         yield id_, partition, None if key_hash is None else Slot(topic_id, bytes(key_hash))
-
-
-def _delete(connection: Connection, ids: Sequence[int]) -> None:
-    for first in range(0, len(ids), MOVED_ROWS):
-        some = ", ".join(map(str, ids[first : first + MOVED_ROWS]))
-        execute(connection, f"DELETE FROM `{TABLE}` WHERE `id` IN ({some})")  # noqa: S608
 
 
 def _check_unchanged(connection: Connection, topics: Iterable[TargetTopic]) -> None:

@@ -19,7 +19,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from sparkjobs.config import Config
-from sparkjobs.database import NOW, Connection, connected, execute, fetch, vendor_of
+from sparkjobs.database import (
+    NOW,
+    Connection,
+    connected,
+    delete,
+    execute,
+    fetch,
+    fitting,
+    vendor_of,
+)
 from sparkjobs.errors import BadRow
 from sparkjobs.instants import EPOCH, stored
 from sparkjobs.placement import Placement
@@ -39,9 +48,6 @@ COLUMNS = (
     " `size`, `dedup_hash`, `staged_at`"
 )
 
-# The most rows and bytes of one statement. Only a single message may be larger.
-STATEMENT_ROWS = 500
-STATEMENT_BYTES = 1024 * 1024
 # A body of at most so many bytes is written in hexadecimal, as in streams/database/sql/send.py.
 HEX_BYTES = 64 * 1024
 DELETE_ROWS = 10_000
@@ -76,7 +82,7 @@ def stage(
     with connected(config) as connection:
         checker = Checker(connection, config, options, staged.mark, task)
         rows = (row for batch in batches for row in checker.rows(batch))
-        for chunk in _chunks(rows):
+        for chunk in fitting(rows, lambda row: row[2]):
             values = ", ".join(row[0] for row in chunk)
             statement = f"INSERT INTO `{TABLE}` ({COLUMNS}) VALUES {values}"  # noqa: S608 - below
             execute(connection, statement, [value for row in chunk for value in row[1]])
@@ -205,23 +211,9 @@ def _hex(value: bytes) -> str:
     return f"x'{value.hex()}'"
 
 
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    chunk: list[Row] = []
-    size = 0
-    for row in rows:
-        if chunk and (len(chunk) == STATEMENT_ROWS or size + row[2] > STATEMENT_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
-        size += row[2]
-    if chunk:
-        yield chunk
-
-
 def forget(connection: Connection, name: str) -> None:
     """Delete the rows of all attempts of a write, or of all batches of a stream."""
     prefix = prefix_of(name)
     ids = f"SELECT `id` FROM `{TABLE}` WHERE `mark` >= %s AND `mark` < %s LIMIT %s"  # noqa: S608
     while rows := fetch(connection, ids, [prefix, f"{prefix}g", DELETE_ROWS]):
-        places = ", ".join(["%s"] * len(rows))
-        execute(connection, f"DELETE FROM `{TABLE}` WHERE `id` IN ({places})", [r[0] for r in rows])  # noqa: S608
+        delete(connection, TABLE, [id_ for (id_,) in rows])

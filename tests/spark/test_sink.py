@@ -306,12 +306,14 @@ def test_a_window_of_its_own_is_kept(stage: Stage, commit: Callable[..., int]) -
 def test_many_keys_in_many_statements(
     monkeypatch: pytest.MonkeyPatch, stage: Stage, commit: Callable[..., int]
 ) -> None:
+    from sparkjobs import database
     from sparkjobs.sink import commit as moving
-    from sparkjobs.sink import dedup, staging
+    from sparkjobs.sink import dedup
 
     monkeypatch.setattr(dedup, "CHUNK", 3)
     monkeypatch.setattr(moving, "MOVED_ROWS", 4)
-    monkeypatch.setattr(staging, "STATEMENT_ROWS", 5)
+    monkeypatch.setattr(database, "DELETED_ROWS", 2)
+    monkeypatch.setattr(database, "STATEMENT_ROWS", 5)
     texts = [str(n) for n in range(23)]
     keys = [str(n % 17) for n in range(23)]
     assert commit(stage(*texts, dedup_key=keys)) == 17
