@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from streams.chaos.forks import in_fork
 from streams.contrib.tasks.batches import end_batches
-from streams.contrib.tasks.compat import InvalidTaskError, task_backends
+from streams.contrib.tasks.compat import InvalidTaskError, TaskResultDoesNotExist, task_backends
 from streams.contrib.tasks.models import TaskBatch, TaskRun
 from streams.contrib.tasks.prune import old_tasks
 from streams.errors import MixedShards
@@ -104,6 +104,24 @@ def test_a_batch_whose_end_is_on_another_database_is_refused(
     drain()
     TaskBatch.objects.using("other").update(check_at=UtcNow())
     assert end_batches("other") == 1
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_batch_is_looked_for_on_its_own_database(
+    work: Any, ems_settings: Callable[..., None]
+) -> None:
+    """Two databases give their batches the same ids."""
+    here = two(work)
+    ems_settings(SHARDS={"tasks.emails": "other"})
+    there: Any = (work.add.using(queue_name="emails"), [1, 1], {})
+    batch = backend().enqueue_batch([there])
+    TaskBatch.objects.using("other").update(id=here.id)
+    assert (here.database, batch.database) == ("default", "other")
+    with pytest.raises(MixedShards, match="using="):
+        backend().get_batch(here.id)
+    assert [backend().get_batch(here.id, using).total for using in ("default", "other")] == [2, 1]
+    with pytest.raises(TaskResultDoesNotExist):
+        backend().get_batch(here.id + 1, "other")
 
 
 def test_a_duplicate_is_no_part_of_a_batch(work: Any) -> None:

@@ -31,6 +31,7 @@ from streams.contrib.tasks.result import EmsTaskResult, of_run, renew, waiting
 from streams.contrib.tasks.settings import TaskSettings
 from streams.database.elsewhere import elsewhere
 from streams.database.transactions import sees_the_past
+from streams.errors import MixedShards
 from streams.sharding import alias_of, aliases
 
 
@@ -188,12 +189,18 @@ class EmsBackend(BaseTaskBackend):
         """
         return new_batch(self, list(calls), on_success, on_failure)
 
-    def get_batch(self, batch_id: int) -> BatchProgress:
-        """Return how far a batch is; raises TaskResultDoesNotExist."""
-        return batch_of(batch_id, self._batches_on())
+    def get_batch(self, batch_id: int, using: str | None = None) -> BatchProgress:
+        """Return how far a batch is; raises TaskResultDoesNotExist.
 
-    def _batches_on(self) -> str:
-        return self._aliases()[0]
+        Each database counts its batches. Where the queues are on several, ``using`` says on which
+        one this is, as its ``database`` does; without it MixedShards is raised.
+        """
+        if using is None:
+            using, *others = self._aliases()
+            if others:
+                text = "The queues of this backend are on several databases: name one by using=."
+                raise MixedShards(text)
+        return batch_of(batch_id, using)
 
     def get_result(self, result_id: str) -> EmsTaskResult:
         """Return the result by its id; raises TaskResultDoesNotExist."""

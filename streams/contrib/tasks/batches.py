@@ -46,8 +46,9 @@ Calls = Sequence[tuple[Any, Sequence[Any], Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """How far a batch is. ``ended`` counts ``failed``, too."""
+    """How far a batch is. ``ended`` counts ``failed``, too. ``database`` is an alias."""
 
+    database: str
     id: int
     total: int
     ended: int
@@ -79,7 +80,7 @@ def new_batch(backend: Any, calls: Calls, on_success: Any, on_failure: Any) -> B
         # A duplicate of a unique task is a part of no batch, or of another one.
         total = sum(not result.duplicate for result in results)
         TaskBatch.objects.using(using).filter(pk=row.pk).update(total=total)
-    return BatchProgress(row.pk, total, 0, 0, None)
+    return BatchProgress(using, row.pk, total, 0, 0, None)
 
 
 def batch_of(batch_id: int, using: str) -> BatchProgress:
@@ -89,7 +90,7 @@ def batch_of(batch_id: int, using: str) -> BatchProgress:
     ended, failed = _counted(row.pk, using)
     if row.finished_at is not None:  # the rows of its tasks may be deleted by now
         ended, failed = row.total, row.failed or 0
-    return BatchProgress(row.pk, row.total, ended, failed, row.finished_at)
+    return BatchProgress(using, row.pk, row.total, ended, failed, row.finished_at)
 
 
 def end_batches_if_due(using: str) -> int:
