@@ -16,7 +16,7 @@ from streams.chaos.forks import in_fork
 from streams.consume.outcome.dead_letter import redrive
 from streams.contrib.tasks.compat import task_backends
 from streams.contrib.tasks.models import TaskBatch, TaskRun
-from streams.contrib.tasks.work import run_task
+from streams.contrib.tasks.work import TaskCancelled, run_task
 from streams.deliver.reading import Reading
 from streams.log.sequencer import sequence
 from streams.models import ConsumerGroup, DeadMessage, Delivery, RetryMessage
@@ -104,6 +104,26 @@ def test_a_task_with_attempts_left_runs_again_after_the_death_of_its_process(
     consume_the_rest("tasks")
     result.refresh()
     assert (result.status, result.return_value, result.attempts) == ("SUCCESSFUL", 2, 2)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_attempt_after_one_that_was_cancelled_is_told_too(
+    use_tasks: Callable[..., Any], dies: bool
+) -> None:
+    work = use_tasks(**ONE_QUEUE)
+    result = work.told_too_late.enqueue(dies)
+    for round_ in (1, 2):
+        assert in_fork(lambda: Process("tasks").run_until_idle()) == (-9 if dies else 0)
+        consume_the_rest("tasks")
+        result.refresh()
+        assert (result.status, result.attempts) == ("FAILED", 2 * round_)
+        assert result.errors[-1].exception_class is TaskCancelled
+        notes = Handled.objects.order_by("id").values_list("value", flat=True)
+        assert list(notes) == ["False", "True"] * round_
+        assert not DeadMessage.objects.exists()
+        # A replay is another round, and begins without the mark.
+        group = ConsumerGroup.objects.get(topic__name="tasks.default")
+        start(group, spans(group, Target.parse("0"), Target.parse("1"), "default"), "default")
 
 
 def test_an_attempt_that_has_lost_its_lease_does_not_write_its_end(

@@ -142,6 +142,20 @@ def until_cancelled(context: Any) -> None:
         raise TaskCancelled
 
 
+@task(takes_context=True)
+@options(max_attempts=2, backoff=0)
+def told_too_late(context: Any, dies: bool) -> None:
+    """Be cancelled in the first attempt, and end it before a look."""
+    note.func(str(context.cancelled))
+    if context.cancelled:
+        raise TaskCancelled
+    backend: Any = task_backends["default"]
+    assert backend.cancel(context.task_result.id) == "running"
+    if dies and Handled.objects.count() % 2:  # of two attempts the first one
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError("the first attempt")
+
+
 @task
 def batch_done(batch_id: int) -> None:
     note.func(f"batch {batch_id} done")

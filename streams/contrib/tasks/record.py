@@ -166,8 +166,9 @@ class Record:
         Raises LeaseLost if another one has begun, or the task was cancelled: that is seen next.
         """
         now = timezone.now().astimezone(UTC)
-        if self.is_first_of_round and self.status != TaskResultStatus.READY:
-            self.attempts_before, self.started_at = self.attempts, None
+        anew = self.is_first_of_round and self.status != TaskResultStatus.READY
+        if anew:
+            self.attempts_before, self.started_at, self.cancelled = self.attempts, None, False
         self.worker_ids.append(producer_name())
         self.attempts += 1
         self.attempted_at = now
@@ -179,6 +180,7 @@ class Record:
             as_json(self.worker_ids),
             to_db(self.started_at),
             to_db(now),
+            anew,
             self.message.partition,
             self.message.offset,
             self.pk,
@@ -188,7 +190,6 @@ class Record:
         if not retrying(execute, self.using, self.using, sql.START_RUN, values):
             self._make_sure(TaskResultStatus.RUNNING)
         self.status = TaskResultStatus.RUNNING.value
-        self.cancelled = False
 
     def end(
         self,

@@ -32,12 +32,13 @@ READ_RUN = (
 )
 
 # Records the start of a further attempt, unless another one has begun since the row was read, or
-# the task was cancelled. Primary key.
+# the task was cancelled while it waited. The attempts of a round are all told that it was cancelled
+# while it ran. Primary key.
 START_RUN = (
     "UPDATE `ems_task` SET `status` = 'RUNNING', `token` = %s, `attempts` = %s,"
     " `attempts_before` = %s, `worker_ids` = %s, `started_at` = %s, `last_attempted_at` = %s,"
-    " `finished_at` = NULL, `cancelled_at` = NULL, `partition` = %s, `offset` = %s"
-    " WHERE `id` = %s AND `token` = %s AND `status` = %s"
+    " `finished_at` = NULL, `cancelled_at` = CASE WHEN %s THEN NULL ELSE `cancelled_at` END,"
+    " `partition` = %s, `offset` = %s WHERE `id` = %s AND `token` = %s AND `status` = %s"
 )
 
 # Records the end of an attempt. Only who holds the token may: after a lost lease another process

@@ -39,8 +39,8 @@ TASKS = [
     Mutant(
         "a-start-over-a-cancellation",
         f"{HERE}/sql.py",
-        '`offset` = %s"\n    " WHERE `id` = %s AND `token` = %s AND `status` = %s',
-        '`offset` = %s"\n    " WHERE `id` = %s AND `token` = %s AND %s IS NOT NULL',
+        "`offset` = %s WHERE `id` = %s AND `token` = %s AND `status` = %s",
+        "`offset` = %s WHERE `id` = %s AND `token` = %s AND %s IS NOT NULL",
         f"{TESTS}/test_cancel.py::test_a_task_that_is_cancelled_just_before_it_begins_does_not_run",
         db="mysql",
     ),
@@ -52,6 +52,20 @@ TASKS = [
         f"{TESTS}/test_cancel.py"
         "::test_a_task_that_is_cancelled_just_before_it_waits_for_a_slot_does_not_run",
         db="mysql",
+    ),
+    Mutant(
+        "an-attempt-that-is-not-told",
+        f"{HERE}/sql.py",
+        "CASE WHEN %s THEN NULL",
+        "CASE WHEN %s >= 0 THEN NULL",
+        f"{TESTS}/test_kills.py::test_the_attempt_after_one_that_was_cancelled_is_told_too",
+    ),
+    Mutant(
+        "a-replay-that-is-told",
+        f"{HERE}/record.py",
+        "            anew,\n",
+        "            False,\n",
+        f"{TESTS}/test_kills.py::test_the_attempt_after_one_that_was_cancelled_is_told_too",
     ),
     Mutant(
         "a-death-spends-no-attempt",
@@ -92,8 +106,8 @@ TASKS = [
     Mutant(
         "a-redriven-task-has-no-attempts",
         f"{HERE}/record.py",
-        "self.attempts_before, self.started_at = self.attempts, None",
-        "self.started_at = None",
+        "self.attempts_before, self.started_at, self.cancelled = self.attempts, None, False",
+        "self.started_at, self.cancelled = None, False",
         f"{TESTS}/test_backend.py::test_a_redriven_task_has_all_its_attempts_again",
     ),
     Mutant(
