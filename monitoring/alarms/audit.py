@@ -111,11 +111,14 @@ def _audit_place(place: AuditPlace, end: int, using: str, limit: float) -> None:
 
 
 def _audit_deliveries(using: str, limit: float) -> None:
-    """Note which deliveries found messages missing. Those that are open are looked at later."""
+    """Note which deliveries found messages missing. Those that are held are looked at later.
+
+    Not so a range that was given back: it has found nothing, and whoever takes it makes a new row.
+    """
     deliveries = Delivery.objects.using(using)
     newest = deliveries.aggregate(newest=Max("pk"))["newest"] or 0
-    oldest_open = deliveries.open().aggregate(oldest=Min("pk"))["oldest"]
-    end = newest if oldest_open is None else oldest_open - 1
+    oldest_held = deliveries.held().aggregate(oldest=Min("pk"))["oldest"]
+    end = newest if oldest_held is None else oldest_held - 1
     place, created = AuditPlace.objects.using(using).get_or_create(
         namespace=namespace(), stage=DELIVERIES, row=0, defaults={"offset": end}
     )

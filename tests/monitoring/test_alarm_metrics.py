@@ -30,6 +30,7 @@ from monitoring.models import (
 )
 from streams import Reject, consumer, send
 from streams.admin.alarm import alarm as banner
+from streams.consume.outcome.settle import release
 from streams.log.sequencer import sequence
 from streams.models import (
     IMMEDIATE,
@@ -421,6 +422,35 @@ def test_missing_messages_fire_with_their_number() -> None:
     AlarmRule.objects.create(name="mine", metric="missing", **scope)
     evaluate("default")
     assert Alarm.objects.filter(rule="mine", **scope).exists()
+
+
+def test_a_range_that_was_given_back_hides_no_missing_message_of_other_groups() -> None:
+    """Nobody takes it while its group is paused, or has no consumer: that may be for weeks."""
+
+    @consumer("orders", group="mail")
+    def handle(message: Any) -> None: ...
+
+    @consumer("orders", group="stopped")
+    def never(message: Any) -> None: ...
+
+    send("orders", 0)
+    drain()
+    audit_newest("default")
+    send("orders", 1)
+    sequence("default")
+    release(Process("stopped").claim(1))
+    assert Delivery.objects.given_back().count() == 1
+    for number in range(3):
+        send("orders", number)
+    sequence("default")
+    Partition.objects.update(first_offset=5)
+    Message.objects.all().delete()
+    drain("mail")
+    for _ in range(2):
+        audit_newest("default")
+    found = measure("missing", "default")
+    assert found is not None
+    assert {str(subject): v.number for subject, v in found.items()} == {"mail on orders": 4}
 
 
 def test_the_audit_stops_after_its_seconds_and_goes_on_there(
