@@ -14,7 +14,7 @@ from sparkjobs.instants import instant, stored
 RUNNING, DONE, FAILED = "running", "done", "failed"
 KILLED = "It did not come to its end: its process was killed, or lost the database."
 MAX_ERROR, MAX_ABOUT = 10_000, 500
-# Older rows of this table are deleted.
+# Older rows of this table are deleted, but for the newest ones.
 KEEP_DAYS = 30
 
 
@@ -104,9 +104,19 @@ def is_done(connection: Connection, job: str) -> bool:
 
 
 def prune(connection: Connection) -> None:
-    """Delete the runs that are older than KEEP_DAYS."""
+    """Delete the runs that are older than KEEP_DAYS, but for the newest of each job and state.
+
+    The next window begins where the last one has ended, and what reconcile has found last stands
+    until it has looked again.
+    """
     old = {
         "mysql": f"UTC_TIMESTAMP(6) - INTERVAL {KEEP_DAYS} DAY",
         "sqlite": f"STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '-{KEEP_DAYS} days')",
     }[vendor_of(connection)]
-    execute(connection, f"DELETE FROM `ems_monitoring_run` WHERE `started_at` < {old}")  # noqa: S608
+    execute(
+        connection,
+        f"DELETE FROM `ems_monitoring_run` WHERE `started_at` < {old}"  # noqa: S608
+        # MySQL reads the table that it deletes from only in a table of its own.
+        " AND `id` NOT IN (SELECT `newest` FROM (SELECT MAX(`id`) AS `newest`"
+        " FROM `ems_monitoring_run` GROUP BY `job`, `state`) AS `kept`)",
+    )

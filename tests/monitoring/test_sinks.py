@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
 
-from monitoring.models import Consumption, HotKey, Latency, Position, Run, Traffic
+from monitoring.alarms.metrics import measure
+from monitoring.models import AuditFinding, Consumption, HotKey, Latency, Position, Run, Traffic
 from monitoring.options import option_file
 from sparkjobs.database import transaction
 from sparkjobs.instants import now
@@ -168,6 +169,21 @@ def test_runs_are_forgotten_after_a_month(connection) -> None:
     Run.objects.filter(pk=old.pk).update(started_at=datetime(2020, 1, 1, tzinfo=UTC))
     prune(connection)
     assert Run.objects.count() == 2
+
+
+def test_the_last_verdict_of_reconcile_is_not_forgotten(connection) -> None:
+    """Without it, what an earlier one had found, and this one did not, would fire again."""
+    verdict = datetime.now(UTC) - timedelta(days=31)
+    before = verdict - timedelta(days=1)
+    AuditFinding.objects.create(
+        digest=bytes(32), source="reconcile", kind="hole", found_at=before, seen_at=before
+    )
+    for until in (before, verdict):
+        Run.objects.create(job="reconcile", state="done", started_at=until, until=until)
+    assert measure("reconcile", "default") == {}
+    prune(connection)
+    assert measure("reconcile", "default") == {}
+    assert Run.objects.get().until == verdict
 
 
 def test_the_clock_is_the_databases_in_utc(connection) -> None:
