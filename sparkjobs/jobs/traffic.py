@@ -116,7 +116,8 @@ def window(messages: Messages, connection: Connection) -> Window:
         figures=[(TRAFFIC, laid)],
         values={
             "since": since,
-            "until": until,
+            # Until then all is counted: a window that others follow has left out some.
+            "until": since if more else until,
             "read": read,
             "missed": sum(stretch.missed for stretch in stretches),
         },

@@ -11,9 +11,9 @@ from django.utils import timezone
 from monitoring.models import BacklogLevel, GroupSample, HotKey, Run, Traffic
 from sparkjobs.errors import ReplicaBehind
 from sparkjobs.instants import minute_of, now
-from sparkjobs.jobs import backlog, consumption
+from sparkjobs.jobs import backlog, consumption, traffic
 from sparkjobs.rollup.claims import LATE, messages_between
-from sparkjobs.rollup.windows import Window
+from sparkjobs.rollup.windows import Window, roll_up
 from streams.models import ConsumerGroup, Delivery, Topic
 from tests.spark import traffic_of_a_day as day
 
@@ -51,6 +51,25 @@ def test_a_window_of_the_past_has_a_limited_number_of_messages(
     assert sum(counts) >= 1500
     short = consumption.window_end(connection, end - MINUTE, end)
     assert short == end
+
+
+def test_the_traffic_is_counted_until_now_only_when_nothing_is_left(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise topics of which nothing is counted yet would be ranked as if nothing had come."""
+    monkeypatch.setattr(traffic, "WINDOW_MESSAGES", 10)
+    monkeypatch.setattr(traffic, "_count", lambda messages, stretches: [])
+    before = timezone.now() - 2 * HOUR
+    Run.objects.create(job="traffic", state="done", until=before, finished_at=before)
+    for name in ("orders", "flights"):
+        Topic.objects.create(name=name).partitions.update(next_offset=10)
+    nothing: Any = None
+    begin = timezone.now()
+    roll_up("traffic", connection, lambda: traffic.window(nothing, connection), print)
+    _old, first, last = Run.objects.order_by("pk")
+    assert first.until == before
+    assert last.until is not None
+    assert last.until >= begin
 
 
 def test_what_is_written_while_a_run_works_is_for_the_next_run(
