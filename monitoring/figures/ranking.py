@@ -13,7 +13,14 @@ from django.db.models import Max, Min, Q, QuerySet, Sum
 
 from monitoring.figures.site import Site
 from monitoring.live.levels import HOUR, TimeSpan, figures_of, levels, whole
-from monitoring.live.pipeline import Pipeline, Ranked, counted_since, ranking
+from monitoring.live.pipeline import (
+    LATE,
+    Pipeline,
+    Ranked,
+    counted_since,
+    pipeline,
+    ranking,
+)
 from monitoring.models import (
     BacklogLevel,
     ErrorClass,
@@ -94,7 +101,7 @@ def ranked(
 
     Spark's figures end where it has counted, so what is ranked ends there, too: otherwise the
     newest time would always look as if it had less than the one before. Where Spark has counted
-    nothing of the time, messages and lag are those of the samples. Four statements at most.
+    nothing of the time, messages and lag are those of the samples. Five statements at most.
     """
     until = asked[1] if asked else site.now
     since = asked[0] if asked else site.now - length
@@ -197,7 +204,10 @@ class _Reader:
         )
 
     def failures(self) -> Pairs:
-        """Return the failed attempts as Spark has counted them."""
+        """Return the failed attempts as Spark has counted them.
+
+        That is a job of its own: if it does not get on, those of the newest time are unknown.
+        """
         minutes = ErrorClass.objects.using(self.site.using)
         sums = ErrorLevel.objects.using(self.site.using)
         counts = Counter[tuple[int, int]]()
@@ -205,7 +215,12 @@ class _Reader:
         for group, span, failed in levels(minutes, sums, self.spans, "group", Sum("failed")):
             if group in topics:
                 counts[topics[group], span] += int(failed)
-        return self.counted(lambda pk, span: counts[pk, span])
+        found = self.counted(lambda pk, span: counts[pk, span])
+        ends = pipeline(self.site.using, self.site.now, "consumption").until
+        if ends is None or self.until - ends <= LATE:
+            return found
+        is_known = self.since - ends <= LATE
+        return {pk: (None, before if is_known else None) for pk, (_now, before) in found.items()}
 
     def lag(self) -> Pairs:
         """Return how many messages the group that was furthest behind had to do, at most.

@@ -206,6 +206,26 @@ def test_the_range_ends_where_spark_has_counted(browser, until: datetime) -> Non
     assert datetime.fromisoformat(found["until"]) == behind
 
 
+def test_failures_are_unknown_where_the_consumption_is_not_counted(
+    browser,  # noqa: F811
+    until: datetime,
+) -> None:
+    """A job of Spark that fails keeps the others from nothing: the traffic goes on."""
+    group = topic("orders", 30, 30, until)
+    place = {"group": group, "error_class": "E"}
+    ErrorClass.objects.create(**place, minute=until - 65 * MINUTE, failed=7, dead=0)
+    added_up(ErrorLevel, until - 65 * MINUTE, place, {"failed": 7, "dead": 0})
+    ends = until - 60 * MINUTE
+    Run.objects.create(job="consumption", state="done", until=ends, finished_at=ends)
+    Run.objects.create(job="consumption", state="failed", error="OSError: the disk is full")
+    (one,) = ranks(browser)
+    assert one["messages"]["now"] == 30
+    assert one["failures"] == {"now": None, "before": 7, "change": None}
+    Run.objects.create(job="consumption", state="done", until=until, finished_at=until)
+    (one,) = ranks(browser)
+    assert one["failures"] == {"now": 0, "before": 7, "change": -1.0}
+
+
 def test_before_spark_has_counted_nothing_is_known(browser, until: datetime) -> None:  # noqa: F811
     TrafficLevel.objects.all().delete()
     group = make("orders", "mail")
