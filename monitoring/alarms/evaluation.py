@@ -7,7 +7,7 @@ evaluate at once, and one may be killed at any point:
   second one to insert it makes none.
 - All changes of the state, and the notifications of them, are written in one transaction, under the
   locks of their rows: the state is read again there.
-- What is unknown changes nothing.
+- What is unknown changes nothing. A look that is old ends no alarm that began after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from monitoring import signals
 from monitoring.alarms.home import copy_from_home
@@ -32,6 +32,7 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.models.alarm import MAX_SUBJECT, MAX_TEXT
+from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.logs import event
@@ -67,11 +68,12 @@ def evaluate_if_due(using: str) -> None:
 
 def evaluate(using: str) -> None:
     """Measure all metrics that a rule needs, and change the alarms accordingly."""
+    at = database_now(using)
     in_force = {rule.name: rule for rule in rules(using) if rule.enabled}
     measured = {
         metric: measure(metric, using) for metric in {rule.metric for rule in in_force.values()}
     }
-    look = Observed(in_force, measured)
+    look = Observed(at, in_force, measured)
     unresolved = list(Alarm.objects.using(using).unresolved())
     known = {_key(alarm) for alarm in unresolved}
     new = [look.alarm(key) for key in look.broken if key not in known]
@@ -88,8 +90,9 @@ def evaluate(using: str) -> None:
 
 @dataclass
 class Observed:
-    """What one evaluation has seen: the conditions that hold, and what is unknown."""
+    """What one evaluation has seen, from ``at`` on: the conditions that hold, what is unknown."""
 
+    at: datetime
     rules: dict[str, Rule]
     measured: dict[str, Values | None]
     broken: dict[Key, tuple[Subject, Value]] = field(default_factory=dict)
@@ -122,7 +125,12 @@ class Observed:
         )
 
     def has_ended(self, alarm: Alarm) -> bool:
-        """Tell whether the condition is known to be over. A rule that is off has none."""
+        """Tell whether the condition is known to be over. A rule that is off has none.
+
+        Of one that another process has seen begin after this look, nothing is known.
+        """
+        if alarm.since > self.at:
+            return False
         rule = self.rules.get(alarm.rule)
         if rule is None:
             return True

@@ -339,3 +339,25 @@ def test_an_alarm_that_fires_follows_its_rule(dial: Dial) -> None:
     evaluate("default")
     row.refresh_from_db()
     assert {name: getattr(row, name) for name in rule} == rule
+
+
+def test_a_look_that_is_old_ends_no_alarm_that_began_after_it(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a process that stood still, or has waited for the database, between look and change."""
+    channel("http://127.0.0.1:1/")
+    real = evaluation._change
+
+    def late(look: Any, using: str) -> Any:
+        monkeypatch.setattr(evaluation, "_change", real)
+        dial.show(12)
+        evaluate(using)  # of another process, whose look is newer
+        assert events() == ["fired", "resolved"]
+        return real(look, using)
+
+    alarm(subject="old on orders", group="old")  # for the first look to have something to change
+    monkeypatch.setattr(evaluation, "_change", late)
+    dial.show(0)
+    evaluate("default")
+    assert events() == ["fired", "resolved"]
+    assert Alarm.objects.get(group="mail").state == "firing"
