@@ -24,8 +24,9 @@ LEGS = {
 HOT_KEYS = 20
 # In offsets: how long deliveries usually are, where nobody has looked.
 WIDTH = 100
-# The error of a delivery that the sweep has expired begins with this.
-PROCESS_DIED = "ProcessDied"
+# The error of a delivery that was taken from its process begins with one of these: the sweep has
+# expired it, or an operator has given its call up.
+TAKEN = ("ProcessDied", "CallGivenUp")
 # What a delivery of several offsets has noted: the offsets that failed, by the text of the error.
 ERRORS = "map<string, array<long>>"
 # In characters: what the tables keep of the name of a class of error.
@@ -247,10 +248,10 @@ def _ended(deliveries: DataFrame) -> DataFrame:
 
 
 def _lost() -> Column:
-    """Return how many messages of an expired delivery were not settled; 0 for others."""
-    taken = (f.col("state") == "RETRY") & f.col("error").startswith(PROCESS_DIED)
+    """Return how many messages of a delivery that was taken were not settled; 0 for others."""
+    taken = f.substring_index("error", ":", 1).isin(*TAKEN)
     unsettled = f.col("last_offset") + 1 - f.col("progress")
-    return f.when(taken, unsettled).otherwise(f.lit(0))
+    return f.when((f.col("state") == "RETRY") & taken, unsettled).otherwise(f.lit(0))
 
 
 def _waits() -> Column:

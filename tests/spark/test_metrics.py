@@ -109,6 +109,7 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
         {"kind": "retry", "last_offset": 0, "state": "RELEASED", "progress": 0},
         {"state": "RELEASED", "progress": 4},
         {"state": "RETRY", "progress": 2, "error": "ProcessDied: The process that …"},
+        {"state": "RETRY", "progress": 7, "error": "CallGivenUp: An operator …"},
         {"thread": "u", "finished_at": at(1859.5)},
         {"thread": "t", "finished_at": at(1860)},
         {"state": "START", "finished_at": None},
@@ -120,15 +121,15 @@ def test_consumption_counts_what_was_settled_by_client_and_thread(deliveries) ->
         "minute": at(1800),
         "client_id": "c",
         "thread": "t",
-        "deliveries": 7,
-        "consumed": 10 + 4 + 1 + 0 + 0 + 4 + 2,
+        "deliveries": 8,
+        "consumed": 10 + 4 + 1 + 0 + 0 + 4 + 2 + 7,
         "failed": 4,
         "retried": 2,
         "dead": 1,
-        "lost": 8,
+        "lost": 8 + 3,
         "missing": 1,
         "passed": 2,
-        "busy_seconds": 6 * 1.5 + 3.5,
+        "busy_seconds": 7 * 1.5 + 3.5,
         "longest_seconds": 3.5,
     }
     assert (second["thread"], second["consumed"], second["busy_seconds"]) == ("u", 10, 59.5)
@@ -277,6 +278,7 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
         {"failed": 1, "state": "RETRY", "error": "ValueError"},
         {"failed": 1, "state": "RETRY", "error": "Busy: x", "finished_at": at(1860)},
         {"state": "RETRY", "progress": 8, "error": "ProcessDied: The process …"},
+        {"state": "RETRY", "progress": 9, "error": "CallGivenUp: An operator …"},
         {},
         # Each message has its own error; of the last one not all were noted.
         {
@@ -306,6 +308,7 @@ def test_errors_count_by_the_name_of_their_class(spark, deliveries) -> None:
     )
     found = rows(error_classes(log, letters), "group_id", "minute", "error_class")
     assert [tuple(row.values()) for row in found] == [
+        (7, at(1800), "CallGivenUp", 1, 0),
         (7, at(1800), "ProcessDied", 2, 0),
         (7, at(1800), "ValueError", 3, 1),
         (7, at(1860), "Busy", 1, 1),
