@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
+from streams.consume.outcome.any_order import split
 from streams.database.transactions import own_transaction
 from streams.log.held_keys import GroupPartition, lock_all, repair
 from streams.log.skips import move_cursor, write_skipped
@@ -97,7 +98,10 @@ class _Skip:
         deliveries = [one for one in deliveries if one.progress < self._target]
         retries = [one for one in retries if one.offset < self._target]
         for delivery in deliveries:
-            self._end(delivery, cursors)
+            # What is settled of it, in any order, stays so. Of one in lanes the cursor goes back.
+            ordered = self._groups[delivery.group_id].ordered
+            for part in [delivery] if ordered else split(delivery):
+                self._end(part, cursors)
         self._give_up(retries)
         for pk, keys in held.items():
             passed = [key for key, one in keys.items() if one.head < self._target]

@@ -30,12 +30,14 @@ from streams.models import (
     Partition,
     RetryMessage,
     State,
+    Topic,
     UtcNow,
 )
 from streams.models.consumer import LEASE
 from streams.observe.audit.walk import audit
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
+from streams.retain.purge import Purge
 from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, given_back
@@ -219,6 +221,18 @@ def test_a_reset_leaves_settled_what_it_does_not_give_out_again() -> None:
     settled(delivery, {1, 6})
     Reset(group(), towards(Target(number=4)), "default", force=True).run()
     assert retries() == {0: 1, 2: 1, 3: 1}
+    assert settled(delivery, {2}) == [delivery]
+    assert audit("default") == []
+
+
+def test_a_forced_purge_leaves_settled_what_it_does_not_skip() -> None:
+    delivery = claimed(8)
+    settled(delivery, {1, 4, 5, 7})
+    Topic.objects.update(retention_count=5)
+    Purge("default", force=True).run()
+    assert retries() == {3: 1, 6: 1}
+    done = {place for place, state in parts().items() if state == State.DONE}
+    assert done == {(1, 1), (4, 5), (7, 7)}
     assert settled(delivery, {2}) == [delivery]
     assert audit("default") == []
 
