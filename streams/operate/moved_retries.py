@@ -105,14 +105,17 @@ def _copy_held_keys(
     keys = HeldKey.objects.using(source).filter(group__in=list(groups))
     for key in keys.order_by("pk").iterator():
         place = {"group": groups[key.group_id], "partition": partitions[key.partition_id]}
-        HeldKey.objects.using(target).create(
+        # A dead letter that stayed there when the topic moved away may hold it still.
+        HeldKey.objects.using(target).update_or_create(
             group_id=place["group"],
             partition_id=place["partition"],
             key_hash=key.key_hash,
-            key=key.key,
-            head_offset=key.head_offset,
-            dead=key.dead,
-            held_at=key.held_at,
+            defaults={
+                "key": key.key,
+                "head_offset": key.head_offset,
+                "dead": key.dead,
+                "held_at": key.held_at,
+            },
         )
         Cursor.objects.using(target).filter(**place).update(has_held_keys=True)
 

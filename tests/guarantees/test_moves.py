@@ -68,6 +68,7 @@ from streams.operate.topic_move import TopicMove
 from streams.operate.topics import create, grow
 from streams.process.broadcast.running_group import RunningBroadcastGroup
 from streams.produce import access
+from streams.steps.sweep import sweep
 from streams.testing import drain
 from streams.two_phase import prepare as two_phase
 from tests.consuming import NONE, registered
@@ -566,6 +567,23 @@ def test_held_keys_are_taken_along_and_each_goes_on_in_its_order():
     assert [body for key, body in seen if key == "a"] == [0, 1, 3]
     assert not HeldKey.objects.using(THERE).exists()
     assert audits() == []
+
+
+def test_a_key_that_a_dead_letter_holds_here_does_not_keep_the_topic_from_moving_back():
+    @consumer("orders", group="mail", ordered="key", on_dead="hold", max_retries=0)
+    def mail(message):
+        raise ValueError
+
+    send("orders", 0, key="a")
+    drain()
+    move()
+    sweep(THERE)  # no letter holds it there
+    send_on(THERE, "orders", 1, key="a")
+    consume_on(THERE)
+    Message.objects.all().delete()
+    Partition.objects.update(first_offset=1)
+    move(source=THERE, target=HERE)
+    assert HeldKey.objects.values_list("head_offset", "dead").get() == (1, True)
 
 
 @pytest.mark.timeout(600)  # audits grow with the topics of the sweep
