@@ -78,6 +78,9 @@ def _batch(pk: int, spread: float, using: str) -> tuple[int, float, bool]:
             return 0, 0.0, False
         now: datetime = plan.now  # type: ignore[attr-defined]  # annotated
         due = plan.due(now)
+        if due < 0:  # the clock was set back
+            rows.update(stepped_at=now)
+            return 0, 0.0, False
         # (1 / rate) * rate may be a little less than 1.
         allowed = min(BATCH, int(due * plan.rate + 1e-9))
         if allowed < 1:

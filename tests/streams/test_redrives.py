@@ -160,6 +160,14 @@ def test_a_slow_rate_comes_to_its_turn(group):
     assert step(row).done == 1
 
 
+def test_after_a_clock_was_set_back_it_goes_on(group):
+    row = started(group, 1)
+    later(-3600)
+    assert step(row).done == 0
+    later(3)
+    assert step(row).done == 3
+
+
 def test_what_was_redriven_or_came_since_is_left_alone(group):
     row = started(group, 100, ids=list(DeadMessage.objects.values_list("pk", flat=True)))
     redrive(DeadMessage.objects.get(offset=5))
