@@ -21,8 +21,9 @@ SLICE_GRACE = 60.0
 PURGE_HOUR = 3
 DAY = timedelta(days=1)
 
-# By alias: the id of the partition behind which the next slice of this process goes on.
-_purged: dict[str, int] = {}
+# By alias: the id of the partition behind which the next slice of this process goes on, and whether
+# one before it was left.
+_purged: dict[str, tuple[int, bool]] = {}
 
 
 def purge_if_due(using: str, seconds: float) -> bool:
@@ -45,12 +46,14 @@ def purge_if_due(using: str, seconds: float) -> bool:
 
 
 def _purge_slice(using: str, seconds: float) -> bool:
-    work = Purge(using, seconds=seconds, after=_purged.pop(using, 0))
+    after, failed = _purged.pop(using, (0, False))
+    work = Purge(using, seconds=seconds, after=after)
+    work.failed = failed
     work.run()
     if work.finished:
         work.delete_old_rows()
     if not work.finished:
-        _purged[using] = work.after
+        _purged[using] = work.after, work.failed
         return True
     if not work.failed:
         note_purge(using)

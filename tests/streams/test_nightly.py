@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from pytest_django import Settings
 
 from streams import Outgoing, consumer, send_many
@@ -165,6 +165,33 @@ def test_one_locked_partition_keeps_no_other_from_its_purge(
     assert set(Message.objects.values_list("partition__topic__name")) == {("orders",)}
     with other.active():
         transaction.rollback()
+    assert not purge_if_due("default", 60)
+    assert Message.objects.count() == 0
+
+
+@pytest.mark.usefixtures("log")
+def test_what_one_slice_has_left_is_not_done_after_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send_many([Outgoing("others", n) for n in range(3)])
+    sequence("default")
+    Topic.objects.update(retention_count=0)
+    original = purging.Purge._partition
+    left: list[int] = []
+
+    def partition(self: purging.Purge, row: Partition) -> purging.Purged:
+        if not left:
+            left.append(row.pk)
+            self._ends = 0.0  # the time is over
+            raise OperationalError(1205, "Lock wait timeout exceeded")
+        return original(self, row)
+
+    monkeypatch.setattr(purging.Purge, "_partition", partition)
+    monkeypatch.setattr(purging, "held_by_others", lambda error, using: True)
+    last_ran(DAY)
+    assert purge_if_due("default", 60)
+    assert not purge_if_due("default", 60)
+    assert set(Message.objects.values_list("partition__topic__name")) == {("orders",)}
     assert not purge_if_due("default", 60)
     assert Message.objects.count() == 0
 
