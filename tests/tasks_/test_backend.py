@@ -296,10 +296,8 @@ def test_what_is_no_task_is_refused(work: Any) -> None:
 def test_wrong_options_of_a_task_are_refused_where_it_is_defined(
     work: Any, wrong: dict[str, Any]
 ) -> None:
-    from streams.contrib.tasks.task_options import EmsTask
-
     with pytest.raises(InvalidTaskError):
-        EmsTask(func=work.add.func, **wrong)
+        replace(work.add, **wrong)
 
 
 def test_a_name_that_is_no_option_is_refused(work: Any) -> None:

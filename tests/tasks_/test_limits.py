@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 from streams.chaos.forks import in_fork
 from streams.contrib.tasks import slots
 from streams.contrib.tasks.models import TaskRun, TaskSlot
-from streams.contrib.tasks.task_options import EmsTask
 from streams.models import DeadMessage, RetryMessage, SystemConfig, UtcNow
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
@@ -119,7 +119,7 @@ def test_a_wrong_limit_is_refused(work: Any, wrong: dict[str, Any]) -> None:
     from streams.contrib.tasks.compat import InvalidTaskError
 
     with pytest.raises(InvalidTaskError):
-        EmsTask(func=work.add.func, **wrong)
+        replace(work.add, **wrong)
 
 
 def work_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from django.core.exceptions import ImproperlyConfigured
 from streams.consume.registry import find
 from streams.contrib.tasks.compat import InvalidTaskError
 from streams.contrib.tasks.settings import TaskSettings
-from streams.contrib.tasks.task_options import EmsTask
 from streams.log.sequencer import sequence
 from streams.models import Delivery
 from tests.consuming import Process
@@ -39,7 +39,7 @@ def test_a_wrong_rate_is_refused_with_the_settings(wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True, "60"])
 def test_a_wrong_timeout_is_refused(work: Any, wrong: Any) -> None:
     with pytest.raises(InvalidTaskError):
-        EmsTask(func=work.add.func, timeout=wrong)
+        replace(work.add, timeout=wrong)
 
 
 @pytest.mark.django_db(transaction=True)
