@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from monitoring import signals
 from monitoring.alarms.home import copy_from_home
@@ -32,7 +32,6 @@ from monitoring.models import (
     Severity,
 )
 from monitoring.models.alarm import MAX_SUBJECT, MAX_TEXT
-from streams.database.clock import database_now
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.logs import event
@@ -68,13 +67,12 @@ def evaluate_if_due(using: str) -> None:
 
 def evaluate(using: str) -> None:
     """Measure all metrics that a rule needs, and change the alarms accordingly."""
-    at = database_now(using)
+    unresolved = list(Alarm.objects.using(using).unresolved())  # before the look: see has_ended()
     in_force = {rule.name: rule for rule in rules(using) if rule.enabled}
     measured = {
         metric: measure(metric, using) for metric in {rule.metric for rule in in_force.values()}
     }
-    look = Observed(at, in_force, measured)
-    unresolved = list(Alarm.objects.using(using).unresolved())
+    look = Observed({alarm.pk for alarm in unresolved}, in_force, measured)
     known = {_key(alarm) for alarm in unresolved}
     new = [look.alarm(key) for key in look.broken if key not in known]
     if new:
@@ -90,9 +88,12 @@ def evaluate(using: str) -> None:
 
 @dataclass
 class Observed:
-    """What one evaluation has seen, from ``at`` on: the conditions that hold, what is unknown."""
+    """What one evaluation has seen: the conditions that hold, and what is unknown.
 
-    at: datetime
+    ``began_before``: the ids of the unresolved alarms that were there before it looked.
+    """
+
+    began_before: set[int]
     rules: dict[str, Rule]
     measured: dict[str, Values | None]
     broken: dict[Key, tuple[Subject, Value]] = field(default_factory=dict)
@@ -127,9 +128,10 @@ class Observed:
     def has_ended(self, alarm: Alarm) -> bool:
         """Tell whether the condition is known to be over. A rule that is off has none.
 
-        Of one that another process has seen begin after this look, nothing is known.
+        Of one that another process has seen begin since, nothing is known. Its id tells it, and no
+        time: the clock of the database may be set back.
         """
-        if alarm.since > self.at:
+        if alarm.pk not in self.began_before:
             return False
         rule = self.rules.get(alarm.rule)
         if rule is None:

@@ -22,7 +22,7 @@ PURGE_HOUR = 3
 DAY = timedelta(days=1)
 
 # By alias: the id of the partition behind which the next slice of this process goes on, and whether
-# one before it was left.
+# an earlier slice had to leave out a partition that was locked.
 _purged: dict[str, tuple[int, bool]] = {}
 
 

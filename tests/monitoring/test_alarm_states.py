@@ -17,6 +17,7 @@ from monitoring.alarms.evaluation import evaluate, evaluate_if_due
 from monitoring.alarms.rules import UnknownRule, mute
 from monitoring.models import Alarm, AlarmNotification, AlarmRule
 from streams.chaos.forks import in_fork
+from streams.models import UtcNow
 from tests.concurrency.locks import held_before, wait_until_one_waits
 from tests.faults import Guillotine
 from tests.monitoring.alarming import Dial, alarm, channel, events, pass_time, states
@@ -361,3 +362,13 @@ def test_a_look_that_is_old_ends_no_alarm_that_began_after_it(
     evaluate("default")
     assert events() == ["fired", "resolved"]
     assert Alarm.objects.get(group="mail").state == "firing"
+
+
+def test_after_a_clock_was_set_back_an_alarm_ends(dial: Dial) -> None:
+    """It began at a time that has not come yet."""
+    dial.show(12)
+    evaluate("default")
+    Alarm.objects.update(since=UtcNow(timedelta(hours=1)))
+    dial.show(0)
+    evaluate("default")
+    assert Alarm.objects.get().state == "resolved"
