@@ -16,7 +16,15 @@ from streams import conf, send
 from streams.admin.verbs import plan as plans
 from streams.consume.outcome.dead_letter import redrive
 from streams.errors import TopicDenied
-from streams.models import ConsumerGroup, Cursor, DeadMessage, Delivery, RetryMessage, State
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    RetryMessage,
+    State,
+)
 from streams.operate.acts import delete as group_deletion
 from streams.testing import drain
 from tests.admin.conftest import action, messages
@@ -104,6 +112,20 @@ def test_letters_that_come_after_the_preview_are_left_alone(world, as_role):
     newer.save(force_insert=True)
     confirm(client, shown, typed="3")
     assert letters() == [newer.pk]
+
+
+@pytest.mark.parametrize("rows", [{"select_across": "1"}, {}])
+def test_a_letter_that_was_with_its_group_in_the_preview_is_left_alone(world, as_role, rows):
+    client = as_role("operator")
+    again = DeadMessage.objects.get(pk=letters()[0])
+    redrive(again)
+    Message.objects.filter(partition=again.partition_id, offset=again.offset).delete()  # purged
+    shown = preview(client, "discard", *letters(), **rows)
+    assert "2 dead letters" in shown.text
+    drain("billing")  # it fails again, and its letter, which has the only copy, waits again
+    assert again.pk in DeadMessage.objects.waiting().values_list("pk", flat=True)
+    confirm(client, shown, typed="2")
+    assert letters() == [again.pk]
 
 
 def test_discarding_needs_the_number_typed_in(world, as_role):

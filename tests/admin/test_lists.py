@@ -321,6 +321,24 @@ def test_the_window_of_a_previewed_action_stays_where_it_was(world, as_role, mon
     assert letter.redriven_at
 
 
+def test_the_window_of_a_previewed_action_stays_if_the_newest_rows_are_gone(
+    world, as_role, monkeypatch
+):
+    """Older letters, which the preview has not counted, must not come into it."""
+    from tests.admin.test_actions import confirm, letters, preview
+
+    client = as_role("operator")
+    DeadMessage.objects.update(error_class="Broken")
+    oldest, newer, newest = letters()
+    monkeypatch.setattr(DeadMessageAdmin, "searched", newest - oldest)
+    url = list_of(DeadMessage, "?q=Broken&state=waiting")
+    page = preview(client, "discard", newer, url=url, select_across="1")
+    assert "2 dead letters" in page.text
+    DeadMessage.objects.get(pk=newest).discard()  # somebody else
+    confirm(client, page, typed="2")
+    assert letters() == [oldest]
+
+
 def test_the_autocomplete_of_the_admin_does_not_search_large_tables(world, as_role):
     url = reverse("admin:autocomplete")
     field = {"app_label": "ems", "model_name": "retrymessage", "field_name": "delivery"}

@@ -48,8 +48,9 @@ class Window:
     @classmethod
     def of(cls, newest: int, asked: str, size: int, always: Q | None) -> Window:
         """Return the window of ``size`` ids that ends at ``asked`` (in the URL), or ``newest``."""
-        upto = min(newest, int(asked)) if asked.isdecimal() else newest
-        return cls(max(1, upto - size + 1), upto, upto == newest, always)
+        # Not less than asked for if the newest are gone: it would begin at older ones.
+        upto = int(asked) if asked.isdecimal() else newest
+        return cls(max(1, upto - size + 1), upto, upto >= newest, always)
 
     @property
     def older(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -20,6 +21,7 @@ from streams.admin.verbs.offer import OFFER
 from streams.admin.verbs.page import page, typed_number
 from streams.admin.verbs.plan import Plan
 from streams.conf import database
+from streams.database.clock import database_now
 from streams.errors import StreamsError
 from streams.models import Consumer, ConsumerGroup, DeadMessage, Redrive
 from streams.operate.redrives import begin
@@ -51,6 +53,8 @@ class Bulk:
                 request, _("This preview is not valid any more: begin again."), messages.ERROR
             )
             return HttpResponseRedirect(request.get_full_path())
+        # What was given to its group before, and has failed again since, was not counted.
+        matching = matching.filter(died_at__lte=datetime.fromisoformat(plan.at))
         typed = request.POST.get(TYPED, "")
         if self.typed and not plan.has_begun and typed_number(typed) != plan.total:
             error = _("That is not the number. Nothing was done.")
@@ -113,6 +117,7 @@ class Bulk:
         error: str = "",
         field: str = TYPED,
     ) -> HttpResponse:
+        at = database_now(database())
         groups = self._groups(matching)
         waiting = sum(group["waiting"] for group in groups)
         skipped = sum(group["all"] for group in groups) - waiting
@@ -125,6 +130,7 @@ class Bulk:
                 back=request.get_full_path(),
                 upto=max(group["upto"] for group in groups),
                 total=waiting,
+                at=at.isoformat(),
                 ids=None if _is_across(request) else _selected(request),
             )
         context = {

@@ -29,6 +29,7 @@ class Plan:
     back: str  # the list as it was, when all is done
     upto: int
     total: int
+    at: str  # when they were counted, in ISO 8601
     ids: tuple[int, ...] | None = None
     after: int = 0  # the last row that was looked at
     done: int = 0
