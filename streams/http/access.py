@@ -146,6 +146,17 @@ async def identified(request: HttpRequest) -> Caller:
     return caller
 
 
+async def identified_again(request: HttpRequest, verb: str, place: str) -> Caller:
+    """Return who calls, as a new request would be told, for one that was held; raises Problem.
+
+    Its token may be revoked by now, or have no longer the right ``verb`` on ``place``.
+    """
+    _scheme, _blank, given = request.headers.get("Authorization", "").partition(" ")
+    caller = await _caller(given.strip())
+    caller.needs(verb, place)
+    return caller
+
+
 def refuse_plain(request: HttpRequest) -> None:
     """Raise a Problem (403) for a request that others on its way may have read."""
     if not (django_settings.DEBUG or request.is_secure() or conf.settings().HTTP_INSECURE):

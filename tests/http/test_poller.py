@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -17,6 +18,7 @@ from streams import send, wakeup
 from streams.chaos.forks import in_fork
 from streams.deliver import poller as looking
 from streams.deliver.due import what_is_due
+from streams.http import access
 from streams.http.access import ApiRequest
 from streams.http.pulling import holding, poller
 from streams.http.pulling import waiting as waiting_module
@@ -26,7 +28,7 @@ from streams.http.pulling.poller import PullPoller
 from streams.http.pulling.waiting import Waiter, waiting
 from streams.http.routes import pull
 from streams.log.sequencer import sequence
-from streams.models import Message
+from streams.models import ApiToken, Message, UtcNow
 from tests.faults import Relay
 from tests.processes import wait_for
 
@@ -351,6 +353,33 @@ def test_a_held_read_of_the_log_is_woken_by_a_send(
     answer = answered("GET", path, token, None, lambda: len(reads) == 2 and waiting("default"))
     assert [message["body"] for message in answer["messages"]] == ["new"]
     assert (answer["next"], reads) == (2, [1, 1, 1])
+
+
+@pytest.mark.parametrize("way", ["pull", "read"])
+def test_a_held_request_whose_token_is_revoked_meanwhile_gets_nothing(
+    group: PulledGroup, make_token: Callable[..., str], way: str
+) -> None:
+    def revoke() -> None:
+        ApiToken.objects.update(revoked_at=UtcNow())
+        access._known.clear()  # as after five seconds
+        connections.close_all()
+
+    def is_revoked() -> bool:
+        if not any(one.sleeps for _group, held in _held() for one in held) and way == "pull":
+            return False
+        if not waiting("default"):
+            return False
+        with ThreadPoolExecutor(1) as thread:  # where a loop runs, the database is not asked
+            thread.submit(revoke).result()
+        return True
+
+    token = make_token("consume:orders/mail", "read:orders", "body:orders")
+    asked = {
+        "pull": ("POST", "/groups/mail/pull", token, {"client": "one", "hold": 20}),
+        "read": ("GET", "/partitions/0/messages?from=0&hold=20", token, None),
+    }
+    answer = answered(*asked[way], is_revoked)
+    assert answer["code"] == "unauthorized"
 
 
 @pytest.mark.redis

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from streams.conf import MAX_HOLD
 from streams.http import threads
-from streams.http.access import ApiRequest, needs
+from streams.http.access import ApiRequest, identified_again, needs
 from streams.http.fields import Answer, Id, Limit, joined
 from streams.http.problems import Problem
 from streams.http.pulling import holding, poller
@@ -57,6 +57,7 @@ async def read(
 
     async def look() -> Stretch | None:
         nonlocal seen
+        request.auth = await identified_again(request, "read", topic)
         seen = await threads.on_a_thread(_look, topic, number, start, limit)
         return seen if seen.messages else None
 

@@ -18,7 +18,7 @@ from streams.conf import MAX_BATCH, MAX_HOLD, database
 from streams.deliver.reading import stored
 from streams.errors import InvalidValue, LeaseLost, StreamsError
 from streams.http import threads
-from streams.http.access import ApiRequest, needs
+from streams.http.access import ApiRequest, identified_again, needs
 from streams.http.fields import Answer, Id, Instant, Request, body_out, joined
 from streams.http.hot import hot
 from streams.http.problems import Problem, problem_of
@@ -210,6 +210,8 @@ async def pull(request: ApiRequest, topic: str, group: str, asked: Pull) -> Http
 
     async def look() -> Found | None:
         nonlocal seen
+        if hold:
+            await identified_again(request, "consume", f"{topic}/{group}")
         gone = threading.Event()
         work = threads.on_a_thread(_look, topic, group, client, asked, acking, hold, gone)
         seen = await holding.shielded(work, _taken_back, gone)
