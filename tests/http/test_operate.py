@@ -15,6 +15,7 @@ from streams import Outgoing, Reject, consumer, send, send_many
 from streams.database.clock import database_now
 from streams.log.sequencer import sequence
 from streams.models import (
+    Access,
     ConsumerGroup,
     Cursor,
     DeadMessage,
@@ -161,6 +162,19 @@ def test_a_deletion_whose_answer_was_lost_is_answered_again(
     create("old", 1, "default")
     assert code(boss.delete(path)) == (409, "topic_in_use")  # another topic of this name
     assert Topic.objects.exists()
+
+
+def test_a_forced_deletion_that_is_repeated_leaves_another_topic_of_its_name(
+    boss: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams.http.routes.deletion.SETTLED_SECONDS", -1)
+    create("old", 1, "default")
+    token = boss.delete("/topics/old?force=true").json()["token"]
+    path = f"/topics/old?force=true&token={token}"
+    assert boss.delete(path).json()["deleted"]  # an answer that is lost
+    create("old", 1, "default")
+    assert code(boss.delete(path)) == (409, "topic_in_use")
+    assert Topic.objects.get().access == Access.READ_WRITE
 
 
 def test_a_topic_that_was_opened_again_is_closed_anew(

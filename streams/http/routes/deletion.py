@@ -8,7 +8,7 @@ from ninja import Router, Status
 
 from streams.conf import database
 from streams.database.clock import database_now
-from streams.errors import UnknownTopic
+from streams.errors import TopicInUse, UnknownTopic
 from streams.http.access import ApiRequest, needs
 from streams.http.fields import Answer
 from streams.http.journal import note, who
@@ -68,12 +68,15 @@ def delete_topic(
             raise
         # It was deleted, and the answer was lost.
         return Status(200, Deletion(topic=topic, deleted=True))
+    if closed is not None and closed[0] != row.pk:
+        # It was deleted, too. Force was said about that one.
+        raise TopicInUse(f"The topic {topic} is deleted, and this is another one of its name.")
     deletion = TopicDeletion(row, using, force=force)
     if dry_run:
         rows = deletion.tables(COUNT_AT_MOST)
         obstacles = [] if force else deletion.obstacles()
         return Status(200, Deletion(topic=topic, deleted=False, obstacles=obstacles, rows=rows))
-    if closed is None or closed[0] != row.pk or row.access != Access.DENIED:
+    if closed is None or row.access != Access.DENIED:
         # Also one that was opened again since: producers may have looked it up.
         deletion.close()
         change(row, {"access": Access.DENIED}, using, who(request.auth))
