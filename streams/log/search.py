@@ -32,8 +32,10 @@ ENTRIES = 1000
 
 POSITION = re.compile(r"([0-9]{1,18})@([0-9]{1,18})")
 
-# {id of a partition: the offset below which a search goes on}; other partitions are finished.
+# {id of a partition: the offset below which a search goes on}; other partitions are finished. At
+# INBOX, which is the id of none, stands how many messages of the inbox were shown.
 Position = dict[int, int]
+INBOX = 0
 
 
 @dataclass(frozen=True)
@@ -105,26 +107,34 @@ def search(
     The messages of the inbox come before them, unless the criteria have a time, which they have
     not. ``start`` is ``then`` of the search to go on with.
     """
-    chosen = [one for one in partitions if start is None or one.pk in start]
+    every = list(partitions)
+    chosen = [one for one in every if start is None or one.pk in start]
     budget = max(ENTRIES, SEARCHED // max(1, len(chosen)))
     inbox: list[Message] = []
     parts: dict[int, _Part] = {}
-    is_searched = start is None and not criteria.is_timed
-    not_empty = _with_inbox(chosen, using) if is_searched else ()
+    passed = (0 if start is None else start.get(INBOX)) if not criteria.is_timed else None
+    if passed is not None:
+        not_empty = _with_inbox(every, using)
+        most = min(passed + limit + 1, INBOX_SEARCHED)  # one more tells whether some are left
+        for partition in every:
+            if partition.pk in not_empty:
+                inbox += _inbox(partition, criteria, most, using)
+        # As each was read: what is due in the meantime is at the end, and moves none before it.
+        inbox.sort(key=lambda message: (message.due_at, message.pk), reverse=True)
+        inbox = inbox[passed:most]
     for partition in chosen:
-        if partition.pk in not_empty:
-            inbox += _inbox(partition, criteria, limit, using)
         end = None if start is None else start[partition.pk]
         parts[partition.pk] = _search_log(partition, criteria, end, budget, limit, using)
-    inbox.sort(key=lambda message: -message.pk)
     # By time; within a partition in the order of the log.
     in_log = [message for part in parts.values() for message in part.messages]
     in_log.sort(key=lambda m: (m.sequenced_at, m.offset), reverse=True)
     shown = [*inbox, *in_log][:limit]
-    known = {partition.pk: partition for partition in chosen}
+    known = {partition.pk: partition for partition in every}
     for message in shown:
         message.partition = known[message.partition_id]
     then = _then(parts, {message.pk for message in shown})
+    if passed is not None and len(inbox) > limit:
+        then[INBOX] = passed + limit
     ends = {partition: then[partition.pk] for partition in chosen if partition.pk in then}
     left = sum(
         end - parts[partition.pk].low - left_out(partition, parts[partition.pk].low, end, using)

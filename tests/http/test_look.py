@@ -182,6 +182,13 @@ def test_messages_are_searched_by_key_tag_and_time(look: Api) -> None:
     assert "body" not in look.get("/topics/orders/messages").json()["items"][0]
 
 
+def test_a_search_goes_on_with_what_waits_in_the_inbox(look: Api) -> None:
+    sent = [send("orders", n, key="k", delay=3600).message_id for n in range(5)]
+    for path in ("/topics/orders/messages?limit=2", "/topics/orders/messages?key=k&limit=2"):
+        found = pages(look, path, "message_id")
+        assert [pk for page in found for pk in page] == sent[::-1]
+
+
 def test_the_overview_has_topics_groups_and_alarms(look: Api) -> None:
     from tests.monitoring.alarming import alarm
 
