@@ -261,6 +261,10 @@ def test_a_new_token_is_shown_once(api: Api, as_role: As) -> None:
 
 def test_nobody_gives_a_right_that_he_has_not(as_role: As) -> None:
     browser = as_role("staff", "ems.add_apitoken", "ems.view_apitoken", "ems.produce_topic")
+    refused = browser.post(reverse(ADD), form("send:orders"))  # who may send may take back
+    assert "ems.cancel_message" in refused.content.decode()
+    names = ("ems.add_apitoken", "ems.view_apitoken", "ems.produce_topic", "ems.cancel_message")
+    browser = as_role("staff", *names)
     refused = browser.post(reverse(ADD), form("send:orders", "manage:orders"))
     assert "ems.change_topic" in refused.content.decode()
     assert not ApiToken.objects.exists()
@@ -272,7 +276,7 @@ def test_nobody_changes_a_token_that_may_do_more_than_he(
 ) -> None:
     strong, weak = make_token("manage:orders"), make_token("send:orders")
     permissions = [f"ems.{name}_apitoken" for name in ("view", "change")]
-    browser = as_role("staff", *permissions, "ems.produce_topic")
+    browser = as_role("staff", *permissions, "ems.produce_topic", "ems.cancel_message")
     for token, allowed in ((strong, False), (weak, True)):
         row = row_of(token)
         url = reverse("admin:ems_apitoken_change", args=[row.pk])

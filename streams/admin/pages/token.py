@@ -23,7 +23,7 @@ from streams.operate.tokens import issue, revoke
 
 # What somebody may do in the admin who gives a token this right: nobody gives more than he has.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
-    Verb.SEND: ("produce_topic",),
+    Verb.SEND: ("produce_topic", "cancel_message"),
     Verb.CONSUME: ("change_consumergroup", "reset_consumergroup", "view_body"),
     Verb.READ: ("view_message",),
     Verb.BODY: ("view_body",),
