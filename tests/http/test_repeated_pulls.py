@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from streams.database import remembered
 from streams.http import threads
 from streams.http.access import ApiRequest
 from streams.http.pulling import clients, groups, holding
 from streams.http.pulling.handing_out import Asked, Found, Handed, hand_out, take_back
 from streams.http.pulling.receipts import named, receipt_of
 from streams.http.routes import pull
-from streams.models import Delivery, RetryMessage, UtcNow
+from streams.models import Consumer, Delivery, RetryMessage, UtcNow
 from streams.steps.sweep import sweep
 from tests.http.conftest import Api, end_threads
 from tests.http.test_pulling import GROUP, ack, fill, made, pulled
@@ -57,6 +58,27 @@ def test_the_undo_of_a_request_that_nobody_repeats_gives_all_back(api: Api) -> N
     take_back(handed("request-1"))
     (delivery,) = pulled(api, "two")
     assert (delivery["attempt"], len(delivery["messages"])) == (1, 3)
+
+
+def test_a_repeat_gets_its_delivery_while_its_client_holds_a_message_that_runs_alone(
+    api: Api,
+) -> None:
+    made(api)
+    fill(1)
+    for _death in range(2):
+        pulled(api, timeout=60)
+        Consumer.objects.update(lease_until=UtcNow(timedelta(seconds=-1)))
+        clients._known.clear()
+        sweep("default")
+        RetryMessage.objects.update(due_at=UtcNow())
+    RetryMessage.objects.update(due_at=UtcNow(timedelta(hours=1)))
+    fill(1)
+    (delivery,) = pulled(api, request_id="request-1")
+    RetryMessage.objects.update(due_at=UtcNow())
+    remembered.forget()
+    assert [one["kind"] for one in pulled(api)] == ["retry"]  # this one runs alone
+    (again,) = pulled(api, request_id="request-1")
+    assert again["receipt"] == delivery["receipt"]
 
 
 @pytest.mark.django_db(transaction=True)

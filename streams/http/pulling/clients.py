@@ -81,17 +81,24 @@ def holds_alone(client: str, group_id: int, using: str) -> bool:
 
 
 def deadlines(
-    client: str, group_id: int, deliveries: Collection[int], timeout: timedelta, using: str
+    client: str,
+    group_id: int,
+    deliveries: Collection[int],
+    timeout: timedelta,
+    using: str,
+    *,
+    are_new: bool = True,
 ) -> dict[int, datetime]:
     """Return the deadlines of ``deliveries``, once the lease of their client lasts as long.
 
     A delivery that has been taken away meanwhile is absent. The lease is read each time: the client
-    may have left through another process, which has deleted it. Raises HoldsAlone.
+    may have left through another process, which has deleted it. Raises HoldsAlone, if they
+    ``are_new``: what the client holds already, it keeps.
     """
     statement = sql.DEADLINES.format(ids=numbers(deliveries))
     place = [client, group_id, *[group_id, client] * 2]
     found = retrying(fetch, using, using, statement, place)
-    if any(alone for *_delivery, alone in found):
+    if are_new and any(alone for *_delivery, alone in found):
         raise HoldsAlone
     if not all(lasts for _pk, _deadline, lasts, _alone in found):
         keep_lease(client, group_id, timeout.total_seconds(), using)

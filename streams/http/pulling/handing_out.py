@@ -84,7 +84,7 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     alone is the only one, and its client gets nothing more until it is settled.
     """
     if asked.token and (before := _handed_before(group, limits, asked)):
-        return Found(_with_deadlines(before, group, asked), leaves_more=True)
+        return Found(_with_deadlines(before, group, asked, are_new=False), leaves_more=True)
     key = group.using, asked.client, group.group.pk
     if _alone.fresh(key) and holds_alone(asked.client, group.group.pk, group.using):
         return Found()
@@ -220,12 +220,15 @@ def _mark_repeated(delivery: Delivery) -> bool:
     return bool(delivery.held().update(thread=REPEATED))
 
 
-def _with_deadlines(out: list[Handed], group: PulledGroup, asked: Asked) -> list[Handed]:
-    """Return those of ``out`` that are still held, with their deadlines."""
+def _with_deadlines(
+    out: list[Handed], group: PulledGroup, asked: Asked, *, are_new: bool = True
+) -> list[Handed]:
+    """Return those of ``out`` that are still held, with their deadlines. Raises HoldsAlone."""
     if not out:
         return []
     ids = [handed.delivery.pk for handed in out]
-    found = deadlines(asked.client, group.group.pk, ids, asked.timeout, group.using)
+    place = asked.client, group.group.pk
+    found = deadlines(*place, ids, asked.timeout, group.using, are_new=are_new)
     for handed in out:
         handed.deadline = found.get(handed.delivery.pk)
     held = [handed for handed in out if handed.deadline]
