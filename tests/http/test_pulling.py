@@ -32,6 +32,7 @@ from streams.models import (
     Partition,
     RetryMessage,
     State,
+    SystemConfig,
     Topic,
     UtcNow,
 )
@@ -501,6 +502,22 @@ def test_in_a_group_by_key_results_behind_a_failure_of_their_key_do_not_count(ap
         ack(api, again["receipt"], offset)
     assert pulled(api) == []
     assert not HeldKey.objects.exists()
+
+
+def test_an_ack_of_a_group_by_key_with_too_many_parked_may_be_repeated(api: Api) -> None:
+    made(api, ordered="key")
+    SystemConfig.objects.create(name="parkedMessagesMax", value=1)
+    remembered.forget()
+    send_many([Outgoing("orders", n, key=key) for n, key in enumerate("abcd")])
+    sequence("default")
+    (delivery,) = pulled(api, batch=1)
+    ack(api, delivery["receipt"], {"offset": 0, "outcome": "retry", "delay": 60})
+    (delivery,) = pulled(api)
+    results = 1, {"offset": 2, "outcome": "retry", "delay": 60}, 3
+    first = ack(api, delivery["receipt"], *results)
+    assert first.json() == {"open": 0, "progress": 3}  # no more is parked: the failure blocks
+    again = ack(api, delivery["receipt"], *results)
+    assert (again.status_code, again.json()) == (200, first.json())
 
 
 def test_in_an_ordered_group_what_failed_before_is_handed_out_by_itself(

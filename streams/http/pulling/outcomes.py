@@ -77,7 +77,7 @@ def acknowledge(
     if not results:
         raise InvalidValue("There are no results.")
     progress = results[-1].offset + 1
-    if _recorded(delivery, results):
+    if _recorded(delivery, results, failures):
         return _settled(delivery)
     if delivery.state != State.START:
         raise LeaseLost
@@ -86,13 +86,16 @@ def acknowledge(
     return _settled(delivery)
 
 
-def _recorded(delivery: Delivery, results: Sequence[Result]) -> bool:
+def _recorded(delivery: Delivery, results: Sequence[Result], failures: Sequence[Failure]) -> bool:
     """Tell whether these results are what moved progress to where it is.
 
-    Only the holder of the token moves it, and the sweep, which takes the token away.
+    Only the holder of the token moves it, and the sweep, which takes the token away. In a group by
+    key a failure that blocks has ended the delivery: the results after it did not count.
     """
-    ends, first = results[-1].offset + 1, results[0].offset
-    return ends == delivery.progress and first >= delivery.first_offset
+    ends = {results[-1].offset + 1}
+    if delivery.group.by_key and delivery.state == State.RETRY:
+        ends.update(failure.offset + 1 for failure in failures)
+    return delivery.progress in ends and results[0].offset >= delivery.first_offset
 
 
 def _check(delivery: Delivery, results: Sequence[Result], failures: Sequence[Failure]) -> None:
