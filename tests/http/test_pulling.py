@@ -118,6 +118,13 @@ def test_a_new_group_on_a_topic_with_messages_must_say_where_it_starts(api: Api)
     assert not ConsumerGroup.objects.exists()
 
 
+@pytest.mark.parametrize("start", ["9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00"])
+def test_a_group_starts_at_no_time_that_is_none_in_utc(api: Api, start: str) -> None:
+    fill(1)
+    answer = api.put(GROUP, {"start": start})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_value")
+
+
 def test_what_is_pulled_has_all_that_was_sent(api: Api) -> None:
     made(api)
     send("orders", {"number": "A7"}, key="A7", tag="paid", headers={"trace": "1"})

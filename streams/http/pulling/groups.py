@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.db import Error
 
@@ -22,7 +22,7 @@ from streams.database.transactions import in_test_case
 from streams.deliver.claim import Claimer
 from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.turns import Turns
-from streams.errors import GroupMismatch, StartNeeded, UnknownGroup
+from streams.errors import GroupMismatch, InvalidValue, StartNeeded, UnknownGroup
 from streams.log.holdings import holdings
 from streams.log.topics import resolve
 from streams.models import ConsumerGroup, Mode, Partition
@@ -180,8 +180,12 @@ def ensure_group(
     """Return the group, and whether it is new; a new one has ``overrides``, columns of its row.
 
     A group that is there stays as it is. Raises GroupMismatch if it is of another kind,
-    StartNeeded, InvalidName and LogDamaged.
+    StartNeeded, InvalidValue, InvalidName and LogDamaged.
     """
+    try:
+        start = start.astimezone(UTC) if isinstance(start, datetime) else start
+    except OverflowError as error:  # of another zone
+        raise InvalidValue("“start” is in no year from 1 to 9999 in UTC.") from error
     validated_name(name, "group", longest_name(MAX_NAME))
     registration = registration_of(topic, name, ordered=ordered)
     there = retrying(_find, using, topic, name, using)
