@@ -48,6 +48,7 @@ class LockedKey(NamedTuple):
 
     head: int
     pk: int
+    dead: bool
 
 
 def held(place: GroupPartition, hashes: Collection[int], using: str) -> set[int]:
@@ -73,7 +74,7 @@ def _read(
         return {}
     statement = sql.held(connections[using].vendor, len(hashes), lock=lock)
     rows = fetch(using, statement, [*place, *sorted(hashes)])
-    return {key: LockedKey(head, pk) for key, head, pk in rows}
+    return {key: LockedKey(head, pk, bool(dead)) for key, head, pk, dead in rows}
 
 
 def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
@@ -139,16 +140,14 @@ def redriven(place: GroupPartition, offsets: Collection[int], using: str) -> dic
 
     They are held by the retries that the caller writes for them.
     """
-    found = _of_letters(place, offsets, using)
-    for locked in lock(place, found.values(), using).values():
-        execute(using, sql.DEAD_HEAD, [False, locked.pk])
-    return found
-
-
-def _of_letters(place: GroupPartition, offsets: Collection[int], using: str) -> dict[int, int]:
     rows = HeldKey.objects.using(using).filter(group=place.group, partition=place.partition)
     dead = rows.filter(dead=True, head_offset__in=list(offsets))
-    return dict(dead.values_list("head_offset", "key_hash"))
+    # A reset may have freed some of them meanwhile.
+    locked = lock(place, list(dead.values_list("key_hash", flat=True)), using)
+    found = {one.head: key for key, one in locked.items() if one.dead and one.head in offsets}
+    for key in found.values():
+        execute(using, sql.DEAD_HEAD, [False, locked[key].pk])
+    return found
 
 
 def repair(place: GroupPartition, hashes: Iterable[int], using: str) -> int:
@@ -179,7 +178,7 @@ def repair_stuck(using: str, at_most: int) -> int:
 
 
 def _is_dead(place: GroupPartition, locked: LockedKey, using: str) -> bool:
-    if not HeldKey.objects.using(using).filter(pk=locked.pk, dead=True).exists():
+    if not locked.dead:
         return False
     letters = DeadMessage.objects.using(using).waiting().filter(offset=locked.head)
     return letters.filter(group=place.group, partition=place.partition).exists()

@@ -46,6 +46,7 @@ from streams.operate.revoke import (
     count_retries,
     fence,
     held_by,
+    held_by_letters,
     open_from,
     retry_below,
     revoke_retries,
@@ -278,7 +279,8 @@ class Reset:
             rows = list(self._restorable(cursor, move.position, move.target))
             place = GroupPartition(cursor.group_id, cursor.partition_id)
             if self.group.by_key:
-                wait_in_order(place, rows, using)
+                dead = held_by_letters(cursor, move.position, move.target, using)
+                wait_in_order(place, rows, dead, using)
             else:
                 RetryMessage.objects.using(using).schedule(*place, rows)
             move = replace(move, restored=_messages(rows))

@@ -2,12 +2,13 @@
 
 Each open delivery and each retry that was revoked is recorded as a delivery with the token
 TAKEN_BACK, finished at the time of the reset. An undo turns these into retries again, if the
-cursor has not given out their offsets in between.
+cursor has not given out their offsets in between. A dead letter that has held its key until then is
+recorded with the token FREED.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import connections
@@ -16,14 +17,25 @@ from streams.conf import MAX_BATCH
 from streams.consume.outcome.any_order import split
 from streams.database.sql import settle as sql
 from streams.database.sql.dialect import delete_by_id, execute, fetch
-from streams.log.held_keys import GroupPartition, lock_all, repair
-from streams.models import Again, Cursor, DeadMessage, Delivery, Kind, Message, RetryMessage, State
+from streams.log.held_keys import GroupPartition, LockedKey, lock_all, repair
+from streams.models import (
+    Again,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    HeldKey,
+    Kind,
+    Message,
+    RetryMessage,
+    State,
+)
 from streams.models.fields import to_db
 
 CHUNK = 1000  # ids in one statement
 
 TAKEN_BACK = "taken back"  # the token of a revoked delivery; no claim has such a token
 FENCED = "taken back by a reset"
+FREED = "freed"  # the token of the record of a dead letter whose key a reset has freed
 
 
 class Raced(Exception):
@@ -99,7 +111,9 @@ def revoke_retries(
     held = {delivery for _pk, _offset, delivery, _letter in rows if delivery}
     if held - {delivery.pk for delivery in fenced}:
         raise Raced
-    if not rows:
+    gone = {key: one for key, one in held_keys.items() if one.head >= target}
+    freed = _let_go_of_letters(gone.values(), cursor, at, using)
+    if not rows and not freed:
         return 0
     record = [TAKEN_BACK, to_db(at), to_db(at)]
     execute(using, sql.REVOKE_RETRIES[vendor], [*record, *place])
@@ -113,7 +127,6 @@ def revoke_retries(
         pk__in=[pk for pk, offset, *_rest in rows if offset in kept]
     )
     of_letters.update(delivery=None, again=False)
-    gone = [key for key, one in held_keys.items() if one.head >= target]
     repair(GroupPartition(cursor.group_id, cursor.partition_id), gone, using)
     return len(taken)
 
@@ -138,6 +151,56 @@ def revoked(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> 
                 yield Again(offset, attempt if offset == first else 1)
         elif start <= first:  # it was a waiting retry, due at what is now the deadline
             yield Again(first, attempt, max(timedelta(0), deadline - now), error)
+
+
+def held_by_letters(cursor: Cursor, start: int, end: int, using: str) -> set[int]:
+    """Return which of the offsets ``start`` … ``end`` - 1 had dead letters that held their keys
+    until the cursor's last reset.
+    """
+    records = Delivery.objects.using(using).filter(
+        group=cursor.group_id,
+        partition=cursor.partition_id,
+        first_offset__gte=start,
+        first_offset__lt=end,
+        token=FREED,
+        finished_at=cursor.reset_at,
+    )
+    return set(records.values_list("first_offset", flat=True))
+
+
+def _let_go_of_letters(
+    held_keys: Iterable[LockedKey], cursor: Cursor, at: datetime, using: str
+) -> int:
+    """Let dead letters hold these keys no more, and record it; return how many there were.
+
+    A letter that has the only copy, or an edited one, still holds its key.
+    """
+    dead = {one.head: one.pk for one in held_keys if one.dead}
+    letters = DeadMessage.objects.using(using).waiting()
+    letters = letters.filter(group=cursor.group_id, partition=cursor.partition_id)
+    letters = letters.filter(offset__in=list(dead)).order_by("edited_at")  # of several, an edited
+    named = dict(letters.values_list("offset", "pk"))
+    let_go = dead.keys() - _only_in_letters(named, cursor, using)
+    HeldKey.objects.using(using).filter(pk__in=[dead[at] for at in let_go]).update(dead=False)
+    Delivery.objects.using(using).bulk_create(
+        Delivery(
+            group_id=cursor.group_id,
+            partition_id=cursor.partition_id,
+            first_offset=offset,
+            last_offset=offset,
+            progress=offset,
+            kind=Kind.RETRY,
+            thread="reset",
+            token=FREED,
+            state=State.RELEASED,
+            claimed_at=at,
+            deadline=at,
+            finished_at=at,
+            error="its dead letter holds its key no more",
+        )
+        for offset in sorted(let_go)
+    )
+    return len(let_go)
 
 
 def _only_in_letters(redriven: Mapping[int, int], cursor: Cursor, using: str) -> set[int]:

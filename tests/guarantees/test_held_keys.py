@@ -20,6 +20,7 @@ from streams.consume.outcome.settle import keep_below
 from streams.database.transactions import own_transaction
 from streams.deliver.handling import Handling
 from streams.errors import GroupActive, GroupMismatch, InvalidConsumer, TooManyParked
+from streams.log import held_keys
 from streams.log.held_keys import GroupPartition, repair
 from streams.log.sequencer import sequence
 from streams.models import (
@@ -536,6 +537,61 @@ class TestADeadLetterThatHolds:
         assert handler.of("a") == ["a1", "a3"]
         assert not HeldKey.objects.exists()
         assert audit("default") == []
+
+    def test_lets_its_key_go_at_a_reset_to_before_it(self):
+        handler = self.dead()
+        reset("0")
+        assert (holds(), parked()) == ({}, [])
+        drain()
+        assert handler.done == ["b2", "b4", "a0", "a1", "b2", "a3", "b4"]
+        assert audit("default") == []
+
+    @pytest.mark.parametrize("to", ["0", "1"])
+    def test_holds_its_key_again_when_the_reset_is_undone(self, to):
+        handler = self.dead()
+        reset(to)
+        assert holds() == ({} if to == "0" else {"a": 0})
+        UndoReset().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        assert (holds(), parked()) == ({"a": 0}, [1, 3])
+        redrive(DeadMessage.objects.get())
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert audit("default") == []
+
+    def test_has_let_go_what_the_group_has_seen_again_before_the_undo(self):
+        handler = self.dead()
+        reset("0")
+        drain()
+        UndoReset().run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        assert (holds(), parked()) == ({}, [])
+        assert handler.of("a") == ["a0", "a1", "a3"]
+
+    def test_that_was_edited_holds_its_key_through_a_reset(self):
+        handler = self.dead()
+        DeadMessage.objects.update(edited_at=UtcNow())
+        reset("0")
+        drain()
+        assert (holds(), parked()) == ({"a": 0}, [1, 3])
+        redrive(DeadMessage.objects.get())
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+
+    @pytest.mark.mysql
+    def test_that_is_redriven_while_a_reset_frees_its_key_waits_for_no_other(
+        self, monkeypatch, in_thread
+    ):
+        self.dead()
+        lock = held_keys.lock
+
+        def late(place, hashes, using):
+            monkeypatch.setattr(held_keys, "lock", lock)
+            in_thread(lambda: reset("0")).result(60)
+            return lock(place, hashes, using)
+
+        monkeypatch.setattr(held_keys, "lock", late)
+        assert redrive(DeadMessage.objects.get())
+        assert RetryMessage.objects.get().key_hash is None
+        assert not HeldKey.objects.exists()
 
     def test_holds_also_if_it_is_rejected_at_once(self):
         def handle(message):

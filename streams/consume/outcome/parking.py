@@ -57,23 +57,24 @@ class Parking:
             cursor.return_to(self.stop)
 
 
-def wait_in_order(place: GroupPartition, rows: Iterable[Again], using: str) -> None:
+def wait_in_order(
+    place: GroupPartition, retries: Iterable[Again], dead: Collection[int], using: str
+) -> None:
     """Write retries of a group by key whose keys are not known yet, each behind its key.
 
-    The caller has locked the cursors of the place.
+    The letters of the offsets ``dead`` hold their keys. The caller has locked the cursors of the
+    place.
     """
-    again = {row.offset: row for row in rows}
+    again = {at: Again(at, 1) for at in dead} | {row.offset: row for row in retries}
     offsets = sorted(again)
     for start in range(0, len(offsets), CHUNK):
         chunk = offsets[start : start + CHUNK]
         log = Message.objects.using(using).filter(partition=place.partition, offset__in=chunk)
         keys: dict[int, str] = dict(log.exclude(key=None).values_list("offset", "key"))  # type: ignore[arg-type]
-        wait(
-            place,
-            [KeyedRow(again[at], key, key_hash(key)) for at, key in sorted(keys.items())],
-            using,
-        )
-        keyless = [again[at] for at in chunk if at not in keys]
+        in_order = sorted(keys.items())
+        rows = [KeyedRow(again[at], key, key_hash(key), at in dead) for at, key in in_order]
+        wait(place, rows, using)
+        keyless = [again[at] for at in chunk if at not in keys and at not in dead]
         RetryMessage.objects.using(using).schedule(*place, keyless)
 
 

@@ -36,7 +36,7 @@ def held(vendor: str, hashes: int, *, lock: bool = False) -> str:
     and no row of another key is locked.
     """
     return (
-        f"SELECT `key_hash`, `head_offset`, `id` FROM `ems_held_key` {_USE_KEYS[vendor]}"  # noqa: S608
+        f"SELECT `key_hash`, `head_offset`, `id`, `dead` FROM `ems_held_key` {_USE_KEYS[vendor]}"  # noqa: S608
         " WHERE `group_id` = %s AND `partition_id` = %s"
         f" AND `key_hash` IN ({placeholders(range(hashes))}) ORDER BY `key_hash`"
         f" {LOCK[vendor] if lock else ''}"

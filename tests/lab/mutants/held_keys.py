@@ -150,4 +150,34 @@ HELD_KEYS = [
         "        if not is_there:",
         f"{KEPT}::TestADeadLetterThatHolds::test_a_repair_of_its_key_changes_nothing",
     ),
+    Mutant(
+        "a-reset-leaves-the-key-with-the-dead-letter",
+        REVOKE,
+        "let_go = dead.keys() - _only_in_letters(named, cursor, using)",
+        "let_go = dead.keys() - dead.keys()",
+        f"{KEPT}::TestADeadLetterThatHolds::test_lets_its_key_go_at_a_reset_to_before_it",
+    ),
+    Mutant(
+        "a-reset-takes-the-key-from-an-edited-letter",
+        REVOKE,
+        "let_go = dead.keys() - _only_in_letters(named, cursor, using)",
+        "let_go = dead.keys() - set()",
+        f"{KEPT}::TestADeadLetterThatHolds::test_that_was_edited_holds_its_key_through_a_reset",
+    ),
+    Mutant(
+        "an-undo-forgets-the-dead-letter-that-held",
+        "streams/operate/reset.py",
+        "wait_in_order(place, rows, dead, using)",
+        "wait_in_order(place, rows, (), using)",
+        f"{KEPT}::TestADeadLetterThatHolds::test_holds_its_key_again_when_the_reset_is_undone",
+    ),
+    Mutant(
+        "a-letter-waits-for-a-key-that-a-reset-has-freed",
+        HELD,
+        "for key, one in locked.items() if one.dead and one.head in offsets}",
+        'for key, one in locked.items()} | dict(dead.values_list("head_offset", "key_hash"))',
+        f"{KEPT}::TestADeadLetterThatHolds"
+        "::test_that_is_redriven_while_a_reset_frees_its_key_waits_for_no_other",
+        db="mysql",
+    ),
 ]
