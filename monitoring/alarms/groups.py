@@ -132,7 +132,8 @@ def expired(using: str) -> Values:
     vendor = connections[using].vendor
     recently = later(vendor, -RECENTLY)
     # A delivery expires after its deadline, or before it with its client.
-    rows = fetch(using, sql.EXPIRED[vendor], [later(vendor, -2 * RECENTLY), AT_MOST, recently])
+    since = later(vendor, -2 * RECENTLY)
+    rows = fetch(using, sql.EXPIRED[vendor], [since, *[AT_MOST] * 3, recently])
     about = Delivery.objects.using(using).in_bulk({last for _group, _n, last in rows})
     groups = names(using) if rows else {}
     return {

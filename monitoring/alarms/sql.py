@@ -6,7 +6,7 @@ the newest as its parameter says.
 
 from __future__ import annotations
 
-from streams.database.sql.dialect import LATER, MYSQL, SQLITE, USE_OPEN
+from streams.database.sql.dialect import LATER, MYSQL, NOW, SQLITE, USE_OPEN
 
 USE_DIED = {MYSQL: "FORCE INDEX (ems_dead_died)", SQLITE: "INDEXED BY ems_dead_died"}
 
@@ -18,19 +18,31 @@ _NEW_DEAD_LETTERS = (
     " AS `newest` GROUP BY `group_id`, `error_class`"
 )
 
-# Counts expired deliveries by group, with the id of the newest. Index: ems_log_open, a range of
-# those that failed, by their deadline: the deadline of a delivery that expires is near, or still to
-# come. Only the sweep ends a delivery without its token. Parameters: since, at most, since.
+# Counts expired deliveries by group, with the id of the newest. Index: ems_log_open, three ranges
+# of those that failed, by their deadline. A call that is too long has passed its deadline. Of one
+# that ended with its process the deadline is to come: soon or late, as the timeout of its group is
+# short or long. From both ends, the failures of one group do not hide the calls of another. Only
+# the sweep ends a delivery without its token. Parameters: since, then at most three times, since.
+_RANGES = {
+    "past": "`deadline` > {since} AND `deadline` <= {now} ORDER BY `deadline` DESC",
+    "soon": "`deadline` > {now} ORDER BY `deadline`",
+    "late": "`deadline` > {now} ORDER BY `deadline` DESC",
+}
+_FAILED = " UNION ".join(
+    "SELECT * FROM (SELECT `group_id`, `id`, `token`, `finished_at` FROM `ems_topic_group_log`"  # noqa: S608
+    f" {{open}} WHERE `state` = 'RETRY' AND {range_} LIMIT %s) AS `{name}`"
+    for name, range_ in _RANGES.items()
+)
 _EXPIRED = (
-    "SELECT `group_id`, COUNT(*), MAX(`id`) FROM (SELECT `group_id`, `id`, `token`, `finished_at`"
-    " FROM `ems_topic_group_log` {open} WHERE `state` = 'RETRY' AND `deadline` > {since}"
-    " ORDER BY `deadline` DESC LIMIT %s) AS `newest`"
+    f"SELECT `group_id`, COUNT(*), MAX(`id`) FROM ({_FAILED}) AS `failed`"  # noqa: S608
     " WHERE `token` = '' AND `finished_at` > {since} GROUP BY `group_id`"
 )
 
 NEW_DEAD_LETTERS, EXPIRED = (
     {
-        vendor: template.format(since=LATER[vendor], died=USE_DIED[vendor], open=USE_OPEN[vendor])
+        vendor: template.format(
+            since=LATER[vendor], now=NOW[vendor], died=USE_DIED[vendor], open=USE_OPEN[vendor]
+        )
         for vendor in (MYSQL, SQLITE)
     }
     for template in (_NEW_DEAD_LETTERS, _EXPIRED)

@@ -41,6 +41,7 @@ from streams.models import (
     Delivery,
     Message,
     Partition,
+    State,
     Step,
     Topic,
     UtcNow,
@@ -179,6 +180,40 @@ def test_expired_calls_are_counted_with_who_had_them() -> None:
     assert "offsets 0–0" in values[MAIL].detail
     older(Delivery, "finished_at", minutes=6)
     assert value("expired") is None
+
+
+@pytest.mark.parametrize(
+    ("failures", "call"),
+    [
+        pytest.param(30, -0.1, id="a call that was too long"),
+        pytest.param(30, 4, id="a death in a group with a short timeout"),
+        pytest.param(4, 30, id="a death in a group with a long timeout"),
+    ],
+)
+def test_the_failures_of_one_group_hide_no_expired_call_of_another(
+    monkeypatch: pytest.MonkeyPatch, failures: float, call: float
+) -> None:
+    monkeypatch.setattr("monitoring.alarms.groups.AT_MOST", 10)
+    mail, tasks = make_group(), make_group("tasks")
+
+    def failed(group: ConsumerGroup, deadline: float, token: str) -> Delivery:
+        return Delivery(
+            group=group,
+            partition=group.topic.partitions.get(),
+            first_offset=0,
+            last_offset=0,
+            progress=0,
+            token=token,
+            state=State.RETRY,
+            deadline=UtcNow(timedelta(minutes=deadline)),
+            finished_at=UtcNow(-timedelta(seconds=1)),
+        )
+
+    Delivery.objects.bulk_create([failed(tasks, failures, "t") for _ in range(20)])
+    failed(mail, call, "").save()
+    values = measure("expired", "default")
+    assert values is not None
+    assert {str(subject): one.number for subject, one in values.items()} == {"mail on orders": 1}
 
 
 def test_a_slow_call_is_a_share_of_its_timeout() -> None:
