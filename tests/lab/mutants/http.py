@@ -15,6 +15,22 @@ PROJECTS = "tests/http/test_projects.py"
 SENDING = "tests/http/test_produce.py"
 
 HTTP = [
+    Mutant(
+        "a-held-pull-is-served-though-its-token-was-revoked",
+        "streams/http/routes/pull.py",
+        "        if hold:\n            await identified_again",
+        "        if False:\n            await identified_again",
+        "tests/http/test_poller.py"
+        "::test_a_held_request_whose_token_is_revoked_meanwhile_gets_nothing",
+    ),
+    Mutant(
+        "a-repeated-deletion-closes-a-newer-topic",
+        "streams/http/routes/deletion.py",
+        "    if closed is not None and closed[0] != row.pk:\n",
+        "    if False:\n",
+        "tests/http/test_operate.py"
+        "::test_a_forced_deletion_that_is_repeated_leaves_another_topic_of_its_name",
+    ),
     # An id of one database would be settled on another.
     Mutant(
         "receipt-without-its-database",

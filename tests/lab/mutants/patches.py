@@ -1315,6 +1315,14 @@ TELEMETRY = [
 
 ADMIN = [
     Mutant(
+        "a-discard-takes-what-was-not-counted",
+        "streams/admin/verbs/bulk.py",
+        "matching.filter(died_at__lte=datetime.fromisoformat(plan.at))",
+        "matching",
+        "tests/admin/test_actions.py"
+        "::test_a_letter_that_was_with_its_group_in_the_preview_is_left_alone",
+    ),
+    Mutant(
         "form-of-no-database-accepted",
         "streams/admin/switch.py",
         "            if asked is None and chosen(request) != home:\n",

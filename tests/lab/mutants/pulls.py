@@ -64,15 +64,15 @@ PULLS = [
     Mutant(
         "repeated-ack-is-refused",
         OUTCOMES,
-        "    if _recorded(delivery, results):\n",
+        "    if _recorded(delivery, results, failures):\n",
         "    if False:\n",
         f"{PULLING}::test_an_ack_whose_answer_was_lost_may_be_repeated",
     ),
     Mutant(
         "ack-out-of-step-taken-for-a-repeat",
         OUTCOMES,
-        "    return ends == delivery.progress and",
-        "    return ends <= delivery.progress and",
+        "    return delivery.progress in ends and",
+        "    return delivery.progress >= min(ends) and",
         f"{PULLING}::test_only_the_last_ack_may_be_repeated",
     ),
     Mutant(
@@ -125,7 +125,7 @@ PULLS = [
     Mutant(
         "more-beside-what-runs-alone",
         CLIENTS,
-        "    if any(alone for *_delivery, alone in found):\n",
+        "    if are_new and any(alone for *_delivery, alone in found):\n",
         "    if False:\n",
         f"{PULLING}::test_a_message_with_which_two_clients_died_is_the_only_one_of_its_client",
     ),
