@@ -171,13 +171,4 @@ HELD_KEYS = [
         "wait_in_order(place, rows, (), using)",
         f"{KEPT}::TestADeadLetterThatHolds::test_holds_its_key_again_when_the_reset_is_undone",
     ),
-    Mutant(
-        "a-letter-waits-for-a-key-that-a-reset-has-freed",
-        HELD,
-        "for key, one in locked.items() if one.dead and one.head in offsets}",
-        'for key, one in locked.items()} | dict(dead.values_list("head_offset", "key_hash"))',
-        f"{KEPT}::TestADeadLetterThatHolds"
-        "::test_that_is_redriven_while_a_reset_frees_its_key_waits_for_no_other",
-        db="mysql",
-    ),
 ]
