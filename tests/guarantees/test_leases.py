@@ -315,7 +315,9 @@ def test_an_outage_is_said_and_a_consumer_that_is_started_again_is_none(seconds,
     Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - silence)
     assert sweep_if_due("default") == 0
     assert sweep("default") == 0  # both extend the leases
-    assert [one.ems_event for one in caplog.records] == ["sweep.after_outage"] * said
+    # What another test has left to say may come here.
+    events = [one.ems_event for one in caplog.records]
+    assert [one for one in events if one.startswith("sweep.")] == ["sweep.after_outage"] * said
 
 
 def test_the_grace_after_an_outage_is_given_also_when_a_reply_is_lost():
