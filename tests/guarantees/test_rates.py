@@ -22,9 +22,11 @@ pytestmark = [
     pytest.mark.mysql,
 ]
 
-# Each start is written with the time of the server: rows of (group, value).
+# Each start is written with its time, that of the one host: rows of (group, value). The INSERT may
+# come later.
 CODE = """
 import json, sys, time
+from datetime import UTC, datetime
 from django.core.management import call_command
 from django.db import connection
 from streams import consumer
@@ -32,7 +34,8 @@ from streams import consumer
 options, seconds, fails = json.loads(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 
 def note(*messages):
-    values = ", ".join(["('start', 'orders', %d, %d, UTC_TIMESTAMP(6))" % (m.partition, m.offset)
+    at = datetime.now(UTC).isoformat()
+    values = ", ".join(["('start', 'orders', %d, %d, '%s')" % (m.partition, m.offset, at)
                         for m in messages])
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO hostapp_handled (`group`, topic, `partition`, `offset`, value)"
@@ -57,7 +60,7 @@ MICROSECONDS = 1_000_000
 
 
 def starts() -> list[int]:
-    """Return when each message began, in microseconds of the server's clock, in order."""
+    """Return when each message began, in microseconds, in order."""
     rows = Handled.objects.filter(group="start").values_list("value", flat=True)
     times = [datetime.fromisoformat(row).timestamp() for row in rows]
     return sorted(int(at * MICROSECONDS) for at in times)
