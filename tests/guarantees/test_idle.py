@@ -36,7 +36,7 @@ for n in range({GROUPS}):
     consumer("prices", group=f"all-{{n}}", mode="broadcast")(lambda message: None)
 call_command("ems_consume", "--start", "earliest")
 """
-# Of what is done every 15 s there is one turn more or less in what is measured.
+# A minute: what is done in each has one turn, or one more, in what is measured.
 QUIET_SECONDS, MEASURED_SECONDS = 5.0, 60.0
 
 
@@ -81,14 +81,14 @@ def test_with_redis_and_beat_an_idle_process_asks_four_times_a_second_at_most(
     spawn: Spawn,
 ) -> None:
     ems_settings(REDIS="redis", STATE_DIR=str(tmp_path))
-    # 3.2, of which 1 is the poll and 0.2 look for processes that have died.
+    # Of which 1 is the poll, 0.2 look for processes that have died, and 0.7 are those of broadcast.
     assert statements_a_second(proxied, spawn) <= 4
 
 
 @pytest.mark.exhaustive
-def test_alone_an_idle_process_asks_seven_times_a_second_at_most(
+def test_alone_an_idle_process_asks_eight_times_a_second_at_most(
     ems_settings: Callable[..., None], tmp_path: Path, proxied: Proxy, spawn: Spawn
 ) -> None:
     ems_settings(STATE_DIR=str(tmp_path))
     # Four for the stream; in the others it evaluates the alarms, audits, and takes the sample.
-    assert statements_a_second(proxied, spawn) <= 7.0
+    assert statements_a_second(proxied, spawn) <= 8
