@@ -16,7 +16,7 @@ from monitoring.live.sizes import LOGS, SAMPLED, Size, size_of
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
 from streams.models import Message, Partition, Topic
-from streams.observe.mysql_server import table_sizes
+from streams.observe.mysql_server import Server, table_sizes
 from streams.operate.topics import create
 from tests.processes import wait_for
 
@@ -90,6 +90,9 @@ def test_topics_share_what_the_table_takes_and_it_is_read_as_it_is_now() -> None
     create("flights", 1, "default")
     log("orders", 0, [3000] * 200)
     log("flights", 0, [100] * 200)
+    if not Server("default").is_mariadb:  # which would then not count again for a long time
+        with connection.cursor() as cursor:  # what earlier tests have written may be counted still
+            cursor.execute("ANALYZE TABLE `ems_msg`")
     before = (table_sizes("default") or {})["ems_msg"] or 0
     large, small = size("orders"), size("flights")
     assert large.table == small.table == before
@@ -100,7 +103,7 @@ def test_topics_share_what_the_table_takes_and_it_is_read_as_it_is_now() -> None
     def has_grown() -> bool:  # the server counts its pages in the background
         return ((table_sizes("default") or {})["ems_msg"] or 0) > before + 1_000_000
 
-    wait_for(has_grown, timeout=60)
+    wait_for(has_grown, lambda: f"{table_sizes('default')}, before {before}", timeout=60)
 
 
 def test_a_body_counts_as_it_was_sent_and_on_disk_as_it_is_stored() -> None:
