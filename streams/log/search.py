@@ -119,7 +119,8 @@ def search(
         for partition in every:
             if partition.pk in not_empty:
                 inbox += _inbox(partition, criteria, most, using)
-        # As each was read: what is due in the meantime is at the end, and moves none before it.
+        # In the order in which each inbox was read. A message that gets its offset before the
+        # next page leaves the end of this order, so those of the next page keep their numbers.
         inbox.sort(key=lambda message: (message.due_at, message.pk), reverse=True)
         inbox = inbox[passed:most]
     for partition in chosen:

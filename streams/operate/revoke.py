@@ -178,7 +178,8 @@ def _let_go_of_letters(
     dead = {one.head: one.pk for one in held_keys if one.dead}
     letters = DeadMessage.objects.using(using).waiting()
     letters = letters.filter(group=cursor.group_id, partition=cursor.partition_id)
-    letters = letters.filter(offset__in=list(dead)).order_by("edited_at")  # of several, an edited
+    letters = letters.filter(offset__in=list(dead)).order_by("edited_at")
+    # Of several letters of a message the last one stays here: an edited one, if there is any.
     named = dict(letters.values_list("offset", "pk"))
     let_go = dead.keys() - _only_in_letters(named, cursor, using)
     HeldKey.objects.using(using).filter(pk__in=[dead[at] for at in let_go]).update(dead=False)

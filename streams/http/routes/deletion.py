@@ -69,7 +69,7 @@ def delete_topic(
         # It was deleted, and the answer was lost.
         return Status(200, Deletion(topic=topic, deleted=True))
     if closed is not None and closed[0] != row.pk:
-        # It was deleted, too. Force was said about that one.
+        # The topic that the token was made for is deleted. Nobody has asked to force this one.
         raise TopicInUse(f"The topic {topic} is deleted, and this is another one of its name.")
     deletion = TopicDeletion(row, using, force=force)
     if dry_run:
