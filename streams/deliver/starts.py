@@ -40,8 +40,11 @@ class Slots:
         return self.earliest + (number - 1) * self.interval - time.monotonic()
 
     def serve(self, number: int) -> bool:
-        """Tell whether there are so many slots, and a message may still begin in the first."""
-        return number <= self.number and time.monotonic() <= self.latest
+        """Tell whether there are so many slots in which a message may still begin."""
+        now = time.monotonic()
+        while self.number and now > self.latest:
+            self.use(1)
+        return number <= self.number
 
     def use(self, number: int) -> None:
         self.number -= number

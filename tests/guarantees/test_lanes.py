@@ -431,8 +431,9 @@ def test_lanes_start_no_more_calls_than_the_rate_allows() -> None:
     sent(*(f"{key}{n}" for n in range(4) for key in "abc"))
     process = Process("mail")
     process.run_until_idle()
-    # What has no start yet is given back as it was claimed.
-    assert 3 <= len(seen) <= 4
+    # What has no start yet is given back as it was claimed. Of the starts that are there at first
+    # the oldest lasts for 50 ms, and may go unused.
+    assert 2 <= len(seen) <= 4
     assert waiting() == {} or all(attempt == 1 for attempt, _parked in waiting().values())
     assert not Delivery.objects.filter(failed__gt=0).exists()
     assert audit("default") == []

@@ -376,19 +376,20 @@ def test_what_is_late_just_before_its_call_does_not_begin(
     assert given_back() == [(0, 0)]
 
 
-def test_a_slot_lasts_until_the_start_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_slot_lasts_until_its_start_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Slots, "serve", in_time)
     now = itertools.count(100).__next__
     monkeypatch.setattr("streams.deliver.starts.time.monotonic", lambda: float(now()))
     slots = Slots(3, earliest=103.0, latest=102.0, interval=2.0)
     assert slots.serve(3)  # at 100
     assert slots.wait(2) == 4.0  # at 101: the second slot is at 105
-    assert slots.serve(1)  # at 102
-    assert not slots.serve(1)  # at 103
+    assert slots.serve(3)  # at 102: the first slot lasts until then
+    assert not slots.serve(3)  # at 103
+    assert slots.serve(2)  # at 104: the second one lasts until then
     slots.use(1)
-    assert slots.number == 2
-    assert slots.serve(2)  # at 104, and the next slot lasts until then
-    assert not slots.serve(3)
+    assert slots.serve(1)  # at 105
+    assert slots.serve(1)  # at 106
+    assert not slots.serve(1)  # at 107
 
 
 def test_a_claim_that_is_rolled_back_takes_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,16 @@ STARTS_AT_A_RATE = [
     Mutant(
         "a-start-as-late-as-it-likes",
         STARTS,
-        "return number <= self.number and time.monotonic() <= self.latest",
-        "return number <= self.number",
-        f"{RATES}::test_a_slot_lasts_until_the_start_is_too_late",
+        "while self.number and now > self.latest:",
+        "while False:",
+        f"{RATES}::test_each_slot_lasts_until_its_start_is_too_late",
+    ),
+    Mutant(
+        "a-late-start-takes-all-others-along",
+        STARTS,
+        "            self.use(1)\n",
+        "            self.number = 0\n",
+        f"{RATES}::test_each_slot_lasts_until_its_start_is_too_late",
     ),
     Mutant(
         "a-start-later-than-its-burst-allows",
