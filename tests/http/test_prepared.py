@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from streams import Decision
+from streams.http import threads
+from streams.http.routes import prepared
 from streams.models import Message, PreparedRow
 from streams.testing import checkback as check
 from tests.http.conftest import Api, MakeToken
@@ -176,3 +180,22 @@ def keys(api: Api, path: str) -> list[list[int]]:
         if page["next"] is None:
             return pages
         after = f"&after={page['next']}"
+
+
+@pytest.mark.mysql
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_another_transaction_writes_is_waited_for_some_seconds(
+    shop: Api, second_connection: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(prepared, "PATIENCE", 1.0)
+    assert shop.post("/prepared", wanted()).status_code == 201
+    other = second_connection()
+    other.execute("BEGIN")
+    other.execute("DELETE FROM ems_prepared")
+    began = time.monotonic()
+    answer = shop.post("/prepared", wanted())
+    assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
+    assert time.monotonic() - began < 15  # prepare() goes on for 30 s, the server waits for 50
+    other.execute("ROLLBACK")
+    assert shop.post("/prepared", wanted()).status_code == 200

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ninja import Router, Status
 
+from streams.database import retrying
 from streams.errors import AlreadyDecided
 from streams.http.access import ApiRequest, Caller, needs
 from streams.http.databases import OfKey, alias_of_key, page_of_all
@@ -26,6 +27,7 @@ from streams.http.threads import on_pool, short_waits
 from streams.models import PreparedRow
 from streams.models.prepared import of_key
 from streams.nouns.noun import BodyTypeName, Noun, column
+from streams.sharding import alias_of
 from streams.two_phase import decide
 from streams.two_phase.content import checked_names
 from streams.two_phase.handle import STATES, handle
@@ -89,7 +91,8 @@ def prepare_message(request: ApiRequest, message: NewPrepared) -> Status[Prepare
     caller.needs("prepare", biz)
     caller.needs("send", message.topic)
     caller.needs("check", message.checker)
-    with _refused_by("already_rolled_back"):
+    retrying.PATIENCE.set(PATIENCE)  # of this request: another transaction may have the key
+    with _refused_by("already_rolled_back"), short_waits(alias_of(message.topic)):
         held = prepare(
             message.topic,
             body_in(message.body, message.body_type),
