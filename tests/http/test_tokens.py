@@ -271,6 +271,29 @@ def test_nobody_gives_a_right_that_he_has_not(as_role: As) -> None:
     assert FORM.search(browser.post(reverse(ADD), form("send:orders")).content.decode())
 
 
+@pytest.mark.parametrize(
+    ("right", "given", "lacking"),
+    [
+        ("read:orders", ("view_message", "view_topic"), "view_consumergroup"),
+        ("read:orders", ("view_message", "view_consumergroup"), "view_topic"),
+        (
+            "prepare:shop",
+            ("produce_topic", "commit_prepared", "rollback_prepared"),
+            "view_preparedrow",
+        ),
+    ],
+)
+def test_nobody_lets_others_see_what_he_does_not(
+    as_role: As, right: str, given: tuple[str, ...], lacking: str
+) -> None:
+    """``read`` shows topics and groups, too, and ``prepare`` what is prepared."""
+    names = [f"ems.{name}" for name in ("add_apitoken", "view_apitoken", *given)]
+    refused = as_role("staff", *names).post(reverse(ADD), form(right)).content.decode()
+    assert f"ems.{lacking}" in refused
+    browser = as_role("staff", *names, f"ems.{lacking}")
+    assert FORM.search(browser.post(reverse(ADD), form(right)).content.decode())
+
+
 def test_nobody_changes_a_token_that_may_do_more_than_he(
     make_token: MakeToken, as_role: As
 ) -> None:

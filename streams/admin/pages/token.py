@@ -25,7 +25,7 @@ from streams.operate.tokens import issue, revoke
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     Verb.SEND: ("produce_topic", "cancel_message"),
     Verb.CONSUME: ("change_consumergroup", "reset_consumergroup", "view_body"),
-    Verb.READ: ("view_message",),
+    Verb.READ: ("view_message", "view_topic", "view_consumergroup"),
     Verb.BODY: ("view_body",),
     Verb.DEAD: ("view_deadmessage", "redrive_deadmessage"),
     Verb.DISCARD: ("discard_deadmessage",),
@@ -36,7 +36,7 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
         "give_up_consumergroup",
         *("replay_consumergroup", "forget_consumergroup"),
     ),
-    Verb.PREPARE: ("produce_topic", "commit_prepared", "rollback_prepared"),
+    Verb.PREPARE: ("produce_topic", "view_preparedrow", "commit_prepared", "rollback_prepared"),
     Verb.CHECK: ("produce_topic",),
     Verb.LOOK: ("view_topic", "view_consumergroup"),
     Verb.STRESS: ("produce_topic",),
