@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -249,3 +250,16 @@ def test_the_checks_name_a_group_that_gets_every_task(work: Any) -> None:
 def test_nothing_is_wrong_with_the_tests(work: Any) -> None:
     assert [one for one in ids(run_checks(databases=["default"])) if one[-3:-1] == "03"] == []
     assert not Handled.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "state"),
+    [("finishes_all_the_same", "Successful"), ("until_cancelled", "Cancelled")],
+)
+def test_what_was_told_to_stop_is_cancelled_unless_it_finished(
+    work: Any, operator: Any, task: str, state: str
+) -> None:
+    getattr(work, task).enqueue()
+    drain()
+    page = operator.get(reverse("admin:ems_tasks_taskrun_changelist")).text
+    assert re.findall(r"ems-state-\w+\">(\w+)<", page) == [state]

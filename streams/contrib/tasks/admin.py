@@ -83,8 +83,10 @@ class TaskRunAdmin(TasksAdmin):
     @admin.display(description=_("status"))
     def state(self, row: TaskRun) -> str:
         status = TaskResultStatus(row.status)
-        text = _("Cancelled") if row.cancelled_at and row.finished_at else status.label
-        return figures.state(text, figures.QUIET if row.cancelled_at else LEVELS[status])
+        # Who is told while it runs may finish all the same.
+        told = row.cancelled_at is not None and status != TaskResultStatus.SUCCESSFUL
+        text = _("Cancelled") if told and row.finished_at else status.label
+        return figures.state(text, figures.QUIET if told else LEVELS[status])
 
     @admin.display(description=_("batch"))
     def of_batch(self, row: TaskRun) -> str:
