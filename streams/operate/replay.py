@@ -20,6 +20,7 @@ from streams.errors import (
     GroupMismatch,
     InvalidTarget,
     OffsetOutOfRange,
+    UnknownGroup,
     UnknownPartition,
     UnknownReplay,
 )
@@ -215,8 +216,8 @@ def start(
     """Begin a replay of the spans ``wanted``, one in each partition; return its number.
 
     Replays of the group that have ended are deleted. ``check`` may refuse the number, which nobody
-    else can get meanwhile. Raises OffsetOutOfRange if a part has been purged, and GroupMismatch for
-    a broadcast group.
+    else can get meanwhile. Raises OffsetOutOfRange if a part has been purged, GroupMismatch for a
+    broadcast group, and UnknownGroup if it was deleted.
     """
     refuse_broadcast(group)
     tried: list[int] = []
@@ -224,7 +225,10 @@ def start(
     def work() -> int:
         with own_transaction(using):
             # Under this lock, two replays that begin at once get different numbers.
-            Topic.objects.using(using).select_for_update().get(pk=group.topic_id)
+            # A deletion of the group takes it, too.
+            list(Topic.objects.using(using).select_for_update().filter(pk=group.topic_id))
+            if not ConsumerGroup.objects.using(using).filter(pk=group.pk).exists():
+                raise UnknownGroup(_("There is no group %s any more.") % group.name)
             keys = {span.partition.pk for span in wanted}
             rows = Partition.objects.using(using).filter(pk__in=keys)
             list(rows.select_for_update().order_by("number"))

@@ -67,14 +67,15 @@ def grow(
 
     Producers use the new ones within FRESH_SECONDS. A key may go to another partition then:
     messages of one key are in order before that and after it, but not across it. ``check`` may
-    refuse the number of new ones. Raises InvalidPartitions.
+    refuse the number of new ones. Raises InvalidPartitions, and UnknownTopic if it was deleted.
     """
     tried: list[int] = []
 
     def work() -> int:
         with own_transaction(using):
             # A new group takes this lock, too, so that each group gets a cursor of each partition.
-            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
+            if not Topic.objects.using(using).select_for_update().filter(pk=topic.pk):
+                raise UnknownTopic(_("There is no topic %s.") % topic.name)
             new = growing(topic, partitions, using)
             if tried and not new:
                 return tried[-1]  # committed: only the reply was lost

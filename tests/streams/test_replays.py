@@ -16,6 +16,7 @@ from streams.errors import (
     GroupMismatch,
     LeaseLost,
     OffsetOutOfRange,
+    UnknownGroup,
     UnknownPartition,
     UnknownReplay,
 )
@@ -36,6 +37,7 @@ from streams.models import (
 )
 from streams.observe.audit.walk import audit
 from streams.observe.trace import trace
+from streams.operate.group_deletion import delete_group
 from streams.operate.replay import Replay, Span, cancel, replays, span_of, spans, start
 from streams.operate.target import Target
 from streams.testing import advance, drain
@@ -125,6 +127,14 @@ def test_one_message_is_replayed_by_its_id(seen: Counter[int]) -> None:
     start(group(), found, "default")
     drain()
     assert seen == Counter([7])
+
+
+def test_nothing_is_replayed_to_a_group_that_was_deleted_meanwhile(seen: Counter[int]) -> None:
+    deleted, wanted = group(), chosen("5", "9")
+    delete_group(group())
+    with pytest.raises(UnknownGroup, match="no group mail any more"):
+        start(deleted, wanted, "default")
+    assert not Cursor.objects.exists()
 
 
 def test_a_message_that_is_not_in_the_log_of_the_group_is_refused(seen: Counter[int]) -> None:

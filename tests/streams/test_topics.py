@@ -21,6 +21,7 @@ from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.log.topics import resolve
 from streams.models import Access, Message, Partition, SystemConfig, Topic
+from streams.operate.topics import grow
 from streams.testing import advance, drain, sent
 from tests.hostapp.models import Order
 from tests.rows import rows
@@ -308,6 +309,13 @@ def test_a_topic_that_was_deleted_and_created_again_is_found_again(stale_topics)
         send("orders", 2)
     assert sequence("default").sequenced == 1
     assert [message.body for message in sent("orders")] == [2]
+
+
+def test_a_topic_that_was_deleted_meanwhile_does_not_grow():
+    deleted = Topic(pk=7, name="orders")
+    with pytest.raises(UnknownTopic, match="orders"):
+        grow(deleted, 3, "default")
+    assert not Partition.objects.exists()
 
 
 @pytest.fixture
