@@ -13,12 +13,11 @@ from streams.celery.control import Binding, Bindings
 from streams.celery.engine import Engine, Intake, running
 from streams.celery.envelope import Payload, outgoing
 from streams.celery.naming import GROUP, Naming
+from streams.celery.purging import purge
 from streams.log.lag import lags
 from streams.log.topics import resolve
 from streams.logs import event
 from streams.models import ConsumerGroup, Message, Topic
-from streams.operate.reset import Reset, towards
-from streams.operate.target import LATEST, Target
 from streams.produce.send import send
 
 logger = logging.getLogger("streams.celery")
@@ -357,7 +356,4 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             number = len(box.messages)
             box.messages.clear()
             return number
-        number = self._waiting(queue)
-        for group in self._groups(queue):
-            Reset(group, towards(Target(end=LATEST)), self.naming.using, force=True).run()
-        return number
+        return purge(self.naming.topics(queue), self.naming.using)

@@ -201,7 +201,9 @@ class Bindings:
         topic = opened_topic(self._naming.bindings, using, FOR_EVER)
         rows = Message.objects.using(using).filter(partition=topic.partitions[0][0])
         for headers in retrying(list, using, rows.values_list("headers", flat=True)):
-            self._known.add(Binding(**(headers or {})))
+            # There may be more headers, such as those of tracing.
+            if headers and headers.keys() >= set(Binding._fields):
+                self._known.add(Binding(*(headers[name] for name in Binding._fields)))
         return set(self._known)
 
     def add(self, binding: Binding) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from django.db import connections
 
-from streams.conf import settings
+from streams.conf import ANY_REST, settings
 from streams.errors import ConfigurationError
+from streams.sharding import alias_of
 
 # Celery's workers are one consumer group on each topic.
 GROUP = "celery"
@@ -50,7 +51,21 @@ class Naming:
                 f"The transport option priority_steps must be numbers from 0 to {MOST_PRIORITY},"
                 f" not {steps!r}."
             )
-        return cls(using, options.get("prefix", cls.prefix), sorted(steps, reverse=True))
+        naming = cls(using, options.get("prefix", cls.prefix), sorted(steps, reverse=True))
+        if not host and (pattern := naming._on_another_shard()):
+            there = alias_of(pattern)
+            raise ConfigurationError(
+                f'EMS["SHARDS"] puts {pattern} on {there!r}, and the broker ems:// is on {using!r}.'
+                f" Name the database of its topics: ems://{there}"
+            )
+        return naming
+
+    def _on_another_shard(self) -> str:
+        """Return the topics of the broker that EMS["SHARDS"] puts on another database, or ""."""
+        ours = (f"{self.prefix}.", f"{self.prefix}:")
+        named = [pattern for pattern in settings().SHARDS if pattern.startswith(ours)]
+        patterns = (*named, *(name + ANY_REST for name in ours))
+        return next((one for one in patterns if alias_of(one) != self.using), "")
 
     def topic(self, queue: str, priority: int | None = None) -> str:
         """Return the topic of the messages of ``queue`` with ``priority``; a high one is urgent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -10,12 +11,16 @@ import pytest
 from django.db import Error, OperationalError, transaction
 from kombu import Exchange, Queue
 
-from streams.celery import supply
+from streams import send
+from streams.celery import control, supply
 from streams.celery.engine import Engine
 from streams.celery.naming import Naming
+from streams.celery.supply import Supply
 from streams.deliver.opening import Opened, open_whole
 from streams.errors import ConfigurationError, StreamsError, WrongDatabase
-from streams.models import Delivery, Message, State
+from streams.models import Delivery, Message, RetryMessage, State, UtcNow
+from streams.observe.audit.walk import audit
+from streams.testing import advance
 from tests.celery_.broker import broker, ran, record
 from tests.celery_.features import FEATURES
 from tests.celery_.workers import Pool
@@ -109,6 +114,72 @@ def test_a_url_names_an_alias() -> None:
         Naming.of("nowhere", {})
     with pytest.raises(ConfigurationError, match="priority_steps"):
         Naming.of(None, {"priority_steps": ["high"]})
+
+
+@pytest.mark.parametrize("pattern", ["celery.*", "celery.orders", "celery.mails.*"])
+def test_a_broker_whose_topics_are_on_another_database_must_be_named(
+    ems_settings: Callable[..., None], pattern: str
+) -> None:
+    """Else tasks would be sent where no worker reads."""
+    ems_settings(SHARDS={"flights": "other", pattern: "other"})
+    with pytest.raises(ConfigurationError, match="ems://other"):
+        Naming.of(None, {})
+    assert Naming.of("other", {}).using == "other"
+    assert Naming.of(None, {"prefix": "tasks"}).using == "default"
+
+
+def test_what_is_bound_under_tracing_is_known_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Messages have more headers then."""
+
+    def traced(topic: str, **options: Any) -> Any:
+        return send(topic, **{**options, "headers": {**options["headers"], "traceparent": "00-1"}})
+
+    monkeypatch.setattr(control, "send", traced)
+    queue = Queue("orders", Exchange("shop", "topic"), "order.*")
+    for _process in range(2):
+        with broker.connection() as connection:
+            queue(connection.channel()).declare()
+    assert Message.objects.filter(partition__topic__name="celery:bindings").count() == 1
+
+
+def test_a_purge_skips_what_has_an_eta_and_what_no_worker_has_seen() -> None:
+    record.delay("now")
+    record.apply_async(["later"], countdown=3600)
+    with broker.connection() as connection:
+        channel = connection.default_channel
+        assert channel.queue_purge("celery") == 2
+        advance(timedelta(hours=2))
+        assert channel.basic_get("celery") is None
+        record.delay("new")
+        assert channel.basic_get("celery") is not None
+    assert audit("default") == []
+
+
+def test_a_purge_skips_what_was_given_back_and_leaves_what_is_in_hand() -> None:
+    with broker.connection() as connection:
+        channel = connection.default_channel
+        Queue("mails")(channel).declare()
+        for number in range(5):
+            connection.Producer().publish({"n": number}, routing_key="mails")
+        held = channel.basic_get("mails")
+        channel.basic_get("mails").reject(requeue=True)
+        wait_for(RetryMessage.objects.exists)
+        RetryMessage.objects.update(due_at=UtcNow(timedelta(hours=1)))
+        mails = Supply("mails", "celery.mails", "default")
+        mails.open()
+        taken = mails.claim("somebody", 2)
+        assert taken is not None
+        Delivery.objects.filter(pk=taken.delivery.pk).update(token="")  # as a range is given back
+        assert channel.queue_purge("mails") == 4
+        assert not RetryMessage.objects.exists()
+        assert not Delivery.objects.given_back().exists()
+        assert channel.basic_get("mails") is None
+        held.ack()
+        wait_for(lambda: not Delivery.objects.open().exists())
+    assert Delivery.objects.filter(state=State.DONE).count() == 1
+    assert audit("default") == []
 
 
 COMMON = ["delay_and_result", "retries", "chains", "revoke", "inspect", "reject"]
