@@ -12,6 +12,7 @@ SETTLE = "streams/consume/outcome/settle.py"
 REVOKE = "streams/operate/revoke.py"
 ENGINE = "streams/celery/engine.py"
 CHANNEL = "streams/celery/channel.py"
+PURGING = "streams/celery/purging.py"
 ENVELOPE = "streams/celery/envelope.py"
 TRANSPORT = "streams/celery/transport.py"
 TESTS = "tests/guarantees/test_any_order.py"
@@ -271,5 +272,41 @@ CELERY = [
         "if delivery.pk == whole.delivery.pk:",
         "if False:",
         f"{LEASE}::test_after_a_split_the_file_says_of_each_part_what_has_ended",
+    ),
+    Mutant(
+        "a-binding-with-a-header-more",
+        CONTROL,
+        "            if headers and headers.keys() >= set(Binding._fields):\n"
+        "                self._known.add(Binding(*(headers[name] for name in Binding._fields)))",
+        "            self._known.add(Binding(**(headers or {})))",
+        f"{BROKER}::test_what_is_bound_under_tracing_is_known_to_others",
+    ),
+    Mutant(
+        "a-broker-on-two-databases",
+        "streams/celery/naming.py",
+        "if not host and (pattern := naming._on_another_shard()):",
+        "if False:",
+        f"{BROKER}::test_a_broker_whose_topics_are_on_another_database_must_be_named",
+    ),
+    Mutant(
+        "a-purge-that-leaves-what-is-not-sequenced",
+        PURGING,
+        "while (pause := sequence(using, ids).goes_on_in) is not None:",
+        "while (pause := None) is not None:",
+        f"{BROKER}::test_a_purge_skips_what_has_an_eta_and_what_no_worker_has_seen",
+    ),
+    Mutant(
+        "a-purge-that-leaves-what-has-an-eta",
+        PURGING,
+        "number += sum(delete_all(delayed, using, CANCELLABLE))",
+        "number += delayed.count()",
+        f"{BROKER}::test_a_purge_skips_what_has_an_eta_and_what_no_worker_has_seen",
+    ),
+    Mutant(
+        "a-purge-that-leaves-what-was-given-back",
+        PURGING,
+        'parts = [part for one in locked.order_by("pk") for part in split(one)]',
+        "parts: list[Delivery] = []",
+        f"{BROKER}::test_a_purge_skips_what_was_given_back_and_leaves_what_is_in_hand",
     ),
 ]

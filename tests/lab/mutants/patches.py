@@ -1093,9 +1093,8 @@ PURGE = [
     Mutant(
         "growth-without-the-lock",
         "streams/operate/topics.py",
-        "            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))\n"
-        "            new = growing",
-        "            new = growing",
+        "if not Topic.objects.using(using).select_for_update().filter(pk=topic.pk):",
+        "if not Topic.objects.using(using).filter(pk=topic.pk):",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_topic_that_grows_while_a_group_comes_gives_it_a_cursor",
         "mysql",
