@@ -2,7 +2,7 @@
 
 The time gives a range of offsets, by a binary search. A key is looked up in ems_key for the part of
 a log that the index of keys covers (topics with ``index_keys``). What remains is read row by row,
-SEARCHED of them at most; ``Found.then`` says where to go on.
+SEARCHED of them at most; ``SearchResult.then`` says where to go on.
 """
 
 from __future__ import annotations

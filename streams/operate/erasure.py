@@ -153,7 +153,7 @@ def _run(subject: DataSubject, using: str, topic: str | None, *, erases: bool) -
     ids = [row.pk for row in mine.filter(state__in=OVER).iterator(STEP) if subject.owns(row)]
     left = sum(subject.owns(row) for row in mine.exclude(state__in=OVER).iterator(STEP))
     if erases:
-        _overwrite(PreparedRow, Q(state__in=OVER), ids, using)
+        _overwrite(PreparedRow, Q(state__in=OVER), ids, using, context=None, last_error="")
     return replace(found, prepared=len(ids), undecided=left)
 
 

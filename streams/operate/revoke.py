@@ -147,7 +147,7 @@ def revoked(cursor: Cursor, start: int, end: int, now: datetime, using: str) -> 
     ).values_list(*columns, "error"):
         if client:  # it was an open delivery
             for offset in range(max(progress, start), min(last + 1, end)):
-                # As Delivery.attempt_of().
+                # The attempt of a delivery is that of its first message; others have had none.
                 yield Again(offset, attempt if offset == first else 1)
         elif start <= first:  # it was a waiting retry, due at what is now the deadline
             yield Again(first, attempt, max(timedelta(0), deadline - now), error)

@@ -74,8 +74,7 @@ def grow(
     def work() -> int:
         with own_transaction(using):
             # A new group takes this lock, too, so that each group gets a cursor of each partition.
-            if not Topic.objects.using(using).select_for_update().filter(pk=topic.pk):
-                raise UnknownTopic(_("There is no topic %s.") % topic.name)
+            _lock(topic, using)
             new = growing(topic, partitions, using)
             if tried and not new:
                 return tried[-1]  # committed: only the reply was lost
@@ -105,6 +104,12 @@ def retire(topic: Topic, using: str) -> bool:
     return retired
 
 
+def _lock(topic: Topic, using: str) -> None:
+    """Lock the row of the topic; raises UnknownTopic if it was deleted."""
+    if not Topic.objects.using(using).select_for_update().filter(pk=topic.pk):
+        raise UnknownTopic(_("There is no topic %s.") % topic.name)
+
+
 def _free(topic: Topic, count: int, using: str) -> list[int]:
     """Return the lowest numbers that no partition has."""
     rows = Partition.objects.using(using).filter(topic=topic.pk)
@@ -129,7 +134,7 @@ def add_partition(name: str, number: int, using: str) -> None:
     def work() -> None:
         with own_transaction(using):
             topic = topic_of(name, using)
-            list(Topic.objects.using(using).select_for_update().filter(pk=topic.pk))
+            _lock(topic, using)
             there = Partition.objects.using(using).filter(topic=topic.pk)
             numbers = list(there.values_list("number", flat=True))
             if number not in numbers:

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils import timezone
 
-from streams import Reject, consumer, send
+from streams import Decision, Reject, consumer, send
 from streams.chaos.forks import in_fork
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.models import TaskRun
@@ -22,11 +22,12 @@ from streams.database.sql import settle as sql
 from streams.database.sql.dialect import execute, fetch
 from streams.errors import InvalidValue
 from streams.log.sequencer import sequence
-from streams.models import DeadMessage, Delivery, Message, RetryMessage, State
+from streams.models import DeadMessage, Delivery, Message, PreparedRow, RetryMessage, State
 from streams.observe.audit.walk import audit
 from streams.operate.erasure import ERASED, DataSubject, erase, find
 from tests.consuming import Process
 from tests.faults import Guillotine
+from tests.preparing import answering, held
 from tests.processes import wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
@@ -83,6 +84,19 @@ def test_a_value_in_the_body_is_found_by_its_path_also_in_compressed_ones() -> N
     assert erase(mail, "default", *WHO).messages == 1
     assert bodies()[0] is None
     assert None not in bodies()[1:]
+
+
+def test_what_was_prepared_is_erased_once_it_is_decided() -> None:
+    answering(Decision.UNKNOWN)
+    mail = {"mail": "ann@example.com"}
+    held(1, BODY, key="17", context=mail).commit()
+    held(2, BODY, key="17", context=mail)
+    found = erase(DataSubject(key="17"), "default", *WHO)
+    assert (found.prepared, found.undecided) == (1, 1)
+    erased, kept = PreparedRow.objects.order_by("pk")
+    assert (bytes(erased.body), erased.context, erased.headers) == (b"null", None, {ERASED: "yes"})
+    assert kept.context == mail
+    assert find(DataSubject(key="17"), "default").prepared == 0
 
 
 @pytest.mark.parametrize("wrong", [{}, {"key": "1", "path": "a"}, {"value": "1"}])

@@ -58,7 +58,7 @@ class Replayed(Effects):
 
     @property
     def shown(self) -> list[Any]:
-        # No two replays of a group have the same number.
+        # While a replay is there, no other one of its group has its number.
         return [self.number, self._places]
 
     @property

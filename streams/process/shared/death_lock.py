@@ -22,7 +22,7 @@ from streams.steps.gone_clients import kind_of
 logger = logging.getLogger("streams.heartbeat")
 
 # Seconds between two looks whether the connection is there. Others take this client for dead when
-# its lock has been free for a second.
+# its lock has been free for FREE_SECONDS of steps/gone_clients.py.
 LOOK_SECONDS = 0.25
 
 

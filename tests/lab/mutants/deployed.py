@@ -48,6 +48,13 @@ DEPLOYED = [
         f"{ERASING}::test_what_groups_have_not_handled_is_erased_by_force_only",
     ),
     Mutant(
+        "the-context-of-a-prepared-message-is-kept",
+        ERASURE,
+        'ids, using, context=None, last_error="")',
+        "ids, using)",
+        f"{ERASING}::test_what_was_prepared_is_erased_once_it_is_decided",
+    ),
+    Mutant(
         "the-error-of-a-letter-is-kept",
         ERASURE,
         ', error="", traceback=""',
