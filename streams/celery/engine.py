@@ -29,12 +29,13 @@ from streams.celery.hands import MOST, Hands
 from streams.celery.naming import Naming
 from streams.celery.supply import Supply, Taken
 from streams.conf import MAX_ANY_ORDER, RENEW_SECONDS, settings
+from streams.consume.outcome.settle import release
 from streams.consume.registry import autodiscover
 from streams.database.retrying import PATIENCE, transient
 from streams.deliver.due import Places, what_is_due
 from streams.deliver.own_cursors import OwnCursors
 from streams.deliver.poller import FEW, Poller
-from streams.errors import InvalidMessage, TopicDenied, UnknownTopic
+from streams.errors import InvalidMessage, LeaseLost, TopicDenied, UnknownTopic
 from streams.log import kept_ends
 from streams.log.sequencer import BUSY_SECONDS, sequence
 from streams.log.topics import resolve
@@ -499,8 +500,15 @@ class Engine:
             self.cancel(intake, supply.queue)
 
     def _read(self, supply: Supply, taken: Taken) -> Iterator[tuple[int, Payload]]:
-        """Yield the messages of a claim with their tags; what cannot be read is a dead letter."""
-        assert self.hands is not None  # noqa: S101 - whoever claims has registered
+        """Yield the messages of a claim with their tags; what cannot be read is a dead letter.
+
+        A claim is given back whose client id has no lease any more.
+        """
+        assert self.client is not None and self.hands is not None  # noqa: S101, PT018 - who claims
+        if not self.client.keeps(taken.delivery.client_id):
+            with suppress(LeaseLost):
+                release(taken.delivery)
+            return
         for tag, message in self.hands.take(supply, taken):
             try:
                 payload = payload_of(message, taken.delivery.attempt)

@@ -99,7 +99,9 @@ class Turn:
             self._feed.registration,
             limits,
             retry=retry,
-            may_go_on=self._runtime.may_go_on,
+            may_go_on=lambda: (
+                self._runtime.may_go_on() and self._runtime.client.keeps(delivery.client_id)
+            ),
             beside=self._alone if alone else self._feed.gate.together,
             others_idle=lambda: self._runtime.pool.has_idle(self._feed),
             slot=self._slot,

@@ -215,6 +215,39 @@ def test_a_lease_that_was_lost_while_a_queue_was_deleted_is_taken_anew(engine: E
     assert not Consumer.objects.filter(client_id=client_id).exists()
 
 
+@pytest.mark.parametrize("claim", ["claim", "claim_sent"])
+def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, claim: str
+) -> None:
+    """The claim has waited out an outage, and the thread that renews was the first to come back."""
+    client, hands, intake = own(engine)
+    client_id = client.client_id
+    supply = _supplies(engine)[0]
+    claims = getattr(supply, claim)
+
+    def late(claimed_as: str, *rest: Any) -> Any:
+        Consumer.objects.filter(client_id=client_id).update(lease_until=UtcNow(-LEASE))
+        Step.objects.update(last_run_at=UtcNow())  # no outage: nobody gets time
+        renew(engine)
+        return claims(claimed_as, *rest)
+
+    send("celery.orders", "late")
+    with monkeypatch.context() as patched:
+        patched.setattr(supply, claim, late)
+        if claim == "claim":
+            sequence("default")
+            engine._claim_once(intake, 1)
+        else:
+            engine._claim_sent({"celery.orders"})
+    assert client.client_id != client_id
+    assert fetched(engine) == []
+    assert not hands._hands
+    look_again(engine)
+    assert fetched(engine) == ["orders"]
+    (hand,) = hands._hands
+    assert hand.delivery.client_id == client.client_id
+
+
 @pytest.mark.mysql
 def test_a_queue_that_is_consumed_later_is_covered_by_the_lock_too(engine: Engine) -> None:
     client, _hands, intake = own(engine)

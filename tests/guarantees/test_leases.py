@@ -15,7 +15,7 @@ import pytest
 from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F
 
-from streams import Outgoing, consumer, send, send_many
+from streams import Outgoing, Retry, consumer, send, send_many
 from streams.conf import LEASE_SECONDS
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import settle
@@ -609,6 +609,47 @@ def test_a_process_without_a_lease_claims_nothing():
     process.client.deregister()
     assert process.worker.step() > 0
     assert not Delivery.objects.exists()
+
+
+NEW, RETRY = "SELECT c.`id`, c.`partition_id`", "SELECT 1 FROM `ems_retry_msg`"
+
+
+@pytest.mark.parametrize(
+    ("ordered", "looks_for"), [(False, NEW), (True, NEW), ("key", NEW), (False, RETRY)]
+)
+def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(ordered, looks_for):
+    """The claim has waited out an outage, and the heartbeat was the first to come back."""
+    calls: list[Any] = []
+    expired: list[Delivery] = []
+
+    @consumer("orders", group="mail", ordered=ordered, max_retries=int(looks_for == RETRY))
+    def handle(message):
+        if looks_for == RETRY and message.attempt == 1:
+            raise Retry(delay=0)
+        calls.append((message.offset, message.attempt))
+        expired.extend(Delivery.objects.expired())
+
+    process = Process("mail")
+    first_id = process.client.client_id
+    send("orders", 1)
+    process.poller.step()
+    if looks_for == RETRY:
+        process.worker.step()
+
+    def away(execute):
+        move(lease=16)
+        process.heartbeat.step()
+        return execute()
+
+    with statements(Once(looks_for, away)):
+        process.worker.step()
+    assert process.client.client_id != first_id
+    assert process.client.alive
+    assert calls == []
+    process.run_until_idle()
+    assert calls == [(0, 1 + (looks_for == RETRY))]
+    assert expired == []
+    assert audit("default") == []
 
 
 @pytest.mark.parametrize("verb", ["register", "renew"])

@@ -43,6 +43,14 @@ class Client:
     def alive(self) -> bool:
         return time.monotonic() < self._lease_ends
 
+    def keeps(self, claimed_as: str) -> bool:
+        """Tell whether what was claimed under this client id is under the lease.
+
+        It is not if the claim has waited out an outage after which another id was taken.
+        """
+        # In this order: a new id is set before its lease begins.
+        return self.alive and self.client_id == claimed_as
+
     def register(self) -> None:
         """Take a new client id, and register it in all groups."""
         with self._joining:

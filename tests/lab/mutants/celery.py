@@ -252,6 +252,13 @@ CELERY = [
         f"{LEASE}::test_a_queue_that_was_deleted_takes_no_lease_from_the_others",
     ),
     Mutant(
+        "a-task-without-a-lease-after-an-outage",
+        ENGINE,
+        "if not self.client.keeps(taken.delivery.client_id):",
+        "if False:",
+        f"{LEASE}::test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back",
+    ),
+    Mutant(
         "a-group-joined-later-without-its-lock",
         DEATH_LOCK,
         "noted = id_, server, [*self._client.groups]",

@@ -54,6 +54,14 @@ RACES = [
         '{"last_offset"',
         f"{LEASING}::test_what_is_settled_while_the_sweep_comes_to_it_is_not_repeated",
     ),
+    # The claim has waited out an outage, and its client has another id by now.
+    Mutant(
+        "called-without-a-lease-after-an-outage",
+        CLIENT,
+        "return self.alive and self.client_id == claimed_as",
+        "return self.alive",
+        f"{LEASING}::test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back",
+    ),
     Mutant(
         "lease-longer-than-a-sweep-waits",
         CLIENT,
