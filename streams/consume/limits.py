@@ -104,9 +104,10 @@ class Limits:
     def claimed_at_once(self, registration: Registration) -> int:
         """Return the messages of the smallest claim: of a call, or of ``batch`` calls of one.
 
-        With lanes each of these has a batch, up to what can be settled in any order.
+        With lanes each of these has a batch, up to what can be settled in any order. If a death in
+        the call would end it, it is one message where the rate of each key may hold others back.
         """
-        if self.one_call and registration.batch is None:
+        if self.one_call and (registration.batch is None or (self.rate and registration.rate_key)):
             return 1
         if registration.lanes > 1:
             return min(MAX_ANY_ORDER, self.batch * registration.lanes)

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from streams import Outgoing, consumer, send, send_many, signals
+from streams import Outgoing, ReceivedMessage, consumer, send, send_many, signals
 from streams.chaos.forks import in_fork
 from streams.consume.rate import MICROSECONDS, Rate
 from streams.deliver.key_starts import KeySlots, KeyStarts
@@ -21,11 +21,13 @@ from streams.errors import InvalidConsumer
 from streams.log.sequencer import sequence
 from streams.models import (
     ConsumerGroup,
+    DeadMessage,
     Delivery,
     KeyBucket,
     RateBucket,
     RetryMessage,
     State,
+    UtcNow,
 )
 from streams.observe.audit.walk import audit
 from streams.process.deaths import Deaths
@@ -305,4 +307,26 @@ def test_a_death_in_a_batch_spends_no_attempt_of_what_the_rate_of_its_key_holds_
         process.run_until_idle()
     assert process.feed.totals.done == 5
     assert not RetryMessage.objects.exists()
+    assert not list(audit("default"))
+
+
+def test_a_last_attempt_that_ends_in_a_batch_buries_nothing_uncalled() -> None:
+    called: list[int] = []
+
+    def hang(messages: list[ReceivedMessage]) -> None:
+        called.extend(message.offset for message in messages)
+        Delivery.objects.update(deadline=UtcNow(-LONG_AFTER))
+        sweep("default")
+
+    mail(hang, batch=5, max_retries=0)
+    sent("a", "a", "b", "a", "c")
+    process = Process("mail")
+    process.run_until_idle()
+    assert sorted(called) == [0, 2, 4]
+    assert sorted(DeadMessage.objects.values_list("offset", flat=True)) == [0, 2, 4]
+    for _round in range(5):
+        refill()
+        process.client.register()
+        process.run_until_idle()
+    assert sorted(called) == [0, 1, 2, 3, 4]
     assert not list(audit("default"))

@@ -45,6 +45,13 @@ STARTS_AT_A_RATE = [
         f"{RATES}::test_several_claimers_never_have_more_slots_than_there_are",
     ),
     Mutant(
+        "buried-with-the-rest-of-its-batch",
+        "streams/consume/limits.py",
+        "(registration.batch is None or (self.rate and registration.rate_key))",
+        "registration.batch is None",
+        f"{KEY_RATES}::test_a_last_attempt_that_ends_in_a_batch_buries_nothing_uncalled",
+    ),
+    Mutant(
         "a-retry-without-a-slot",
         CLAIM,
         "if not self.starts.cut(0, 1):",
