@@ -9,6 +9,7 @@ from datetime import timedelta
 from streams.consume.limits import Limits
 from streams.consume.outcome.failure import BodyUnread, Failure, NotBegun
 from streams.consume.outcome.settle import Settlement, settle
+from streams.database.retrying import retrying
 from streams.deliver.reading import NOTHING, LeftOut
 from streams.log.held_keys import room
 from streams.models import Delivery
@@ -118,7 +119,9 @@ def close(
 
 
 def _may_park(delivery: Delivery, parks: int) -> bool:
-    return delivery.in_lanes or room(delivery.group, delivery.using) > parks
+    if delivery.in_lanes:
+        return True
+    return retrying(room, delivery.using, delivery.group, delivery.using) > parks
 
 
 def not_begun(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import connections
 
+from streams.database.retrying import retrying
 from streams.database.sql import keys as sql
 from streams.database.sql.dialect import fetch
 
@@ -11,4 +12,4 @@ from streams.database.sql.dialect import fetch
 def keys_of(partition_id: int, start: int, end: int, using: str) -> dict[int, str | None]:
     """Return the keys of the messages that exist of the offsets ``start`` … ``end`` - 1."""
     statement = sql.KEYS[connections[using].vendor]
-    return dict(fetch(using, statement, [partition_id, start, end]))
+    return dict(retrying(fetch, using, using, statement, [partition_id, start, end]))

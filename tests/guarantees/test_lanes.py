@@ -51,6 +51,7 @@ pytestmark = [
 ]
 
 COMMIT, SETTLE = b"COMMIT", b"UPDATE `ems_topic_group_log`"
+CLAIM, KEYS = b"INSERT INTO `ems_topic_group_log`", b"SELECT `offset`, `key`"
 
 Handler = Callable[[Any], Any]
 
@@ -331,7 +332,7 @@ def test_a_reset_takes_a_claim_in_lanes_back() -> None:
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("statement", [b"INSERT INTO `ems_topic_group_log`", COMMIT, SETTLE])
+@pytest.mark.parametrize("statement", [CLAIM, COMMIT, KEYS, SETTLE])
 @pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
 def test_no_call_is_repeated_whatever_reply_is_lost(
     proxied: Proxy, fault: str, statement: bytes

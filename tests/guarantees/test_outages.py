@@ -200,6 +200,30 @@ def test_a_failure_is_written_once_whatever_is_lost(proxied, error, fault, state
 
 
 @pytest.mark.mysql
+@pytest.mark.parametrize("read", [b"COUNT(*)", b"SELECT `offset`, `key`"])
+@pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])
+def test_a_failure_that_holds_its_key_is_written_once_whatever_is_lost(proxied, calls, fault, read):
+    """Before it is written, EMS reads how many messages may be parked, and the keys."""
+
+    @consumer("orders", group="mail", ordered="key")
+    def handle(message):
+        calls.append(message.body)
+        if message.body == "a0":
+            getattr(proxied, fault)(read)
+            raise Retry(delay=60)
+
+    process = Process("mail")
+    send_many([Outgoing("orders", body, key=body[0]) for body in ("a0", "a1", "b0")])
+    process.run_until_idle()
+    assert proxied.fired == [read]
+    assert not Delivery.objects.open().exists()
+    assert calls == ["a0", "b0"]
+    waiting = RetryMessage.objects.order_by("offset").values_list("offset", "attempt")
+    assert list(waiting) == [(0, 2), (1, 1)]
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
 @pytest.mark.parametrize("statement", [COMMIT, SETTLE])
 @pytest.mark.parametrize("batch", [None, 3])
 @pytest.mark.parametrize("fault", ["lose_reply_to", "cut_before"])

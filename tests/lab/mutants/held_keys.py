@@ -18,6 +18,7 @@ SQL = "streams/database/sql/keys.py"
 RETRIES = "streams/database/sql/settle.py"
 KEPT = "tests/guarantees/test_held_keys.py"
 ORDER = "tests/guarantees/test_order_of_keys.py"
+OUTAGES = "tests/guarantees/test_outages.py"
 RACES = "tests/concurrency/test_held_keys.py"
 
 HELD_KEYS = [
@@ -28,6 +29,23 @@ HELD_KEYS = [
         "(offset in parks)",
         f"{KEPT}::test_in_a_batch_the_later_messages_of_a_failed_key_are_parked"
         "_though_they_succeed",
+    ),
+    # Nobody settles the claim then: its partition waits for the deadline.
+    Mutant(
+        "a-claim-dropped-as-the-room-is-read",
+        CLOSING,
+        "retrying(room, delivery.using, delivery.group, delivery.using)",
+        "room(delivery.group, delivery.using)",
+        f"{OUTAGES}::test_a_failure_that_holds_its_key_is_written_once_whatever_is_lost",
+        "mysql",
+    ),
+    Mutant(
+        "a-claim-dropped-as-its-keys-are-read",
+        "streams/log/keys.py",
+        "retrying(fetch, using, using, statement, [partition_id, start, end])",
+        "fetch(using, statement, [partition_id, start, end])",
+        f"{OUTAGES}::test_a_failure_that_holds_its_key_is_written_once_whatever_is_lost",
+        "mysql",
     ),
     Mutant(
         "what-was-held-back-is-passed-as-done",
