@@ -161,6 +161,8 @@ class Handling(Calls):
             if not retrying(self.delivery.extend, self._using, timeout):
                 raise LeaseLost
             self._extended = now
+        if self._extended == now and self._stopped():
+            return False  # the write may have waited out an outage, in which the lease has ended
         if self._key_starts and not self._key_starts.serve:
             return False
         return self._starts.begin(len(messages), self._stopped)

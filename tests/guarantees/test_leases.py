@@ -612,19 +612,21 @@ def test_a_process_without_a_lease_claims_nothing():
 
 
 NEW, RETRY = "SELECT c.`id`, c.`partition_id`", "SELECT 1 FROM `ems_retry_msg`"
+START = "UPDATE `ems_topic_group_log` SET `started_at`"
 
 
 @pytest.mark.parametrize(
-    ("ordered", "looks_for"), [(False, NEW), (True, NEW), ("key", NEW), (False, RETRY)]
+    ("ordered", "late"),
+    [(False, NEW), (True, NEW), ("key", NEW), (False, RETRY), (False, START), (True, START)],
 )
-def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(ordered, looks_for):
-    """The claim has waited out an outage, and the heartbeat was the first to come back."""
+def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(ordered, late):
+    """A statement has waited out an outage, and the heartbeat was the first to come back."""
     calls: list[Any] = []
     expired: list[Delivery] = []
 
-    @consumer("orders", group="mail", ordered=ordered, max_retries=int(looks_for == RETRY))
+    @consumer("orders", group="mail", ordered=ordered, max_retries=int(late == RETRY))
     def handle(message):
-        if looks_for == RETRY and message.attempt == 1:
+        if late == RETRY and message.attempt == 1:
             raise Retry(delay=0)
         calls.append((message.offset, message.attempt))
         expired.extend(Delivery.objects.expired())
@@ -633,7 +635,7 @@ def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(ordered
     first_id = process.client.client_id
     send("orders", 1)
     process.poller.step()
-    if looks_for == RETRY:
+    if late == RETRY:
         process.worker.step()
 
     def away(execute):
@@ -641,13 +643,13 @@ def test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back(ordered
         process.heartbeat.step()
         return execute()
 
-    with statements(Once(looks_for, away)):
+    with statements(Once(late, away)):
         process.worker.step()
     assert process.client.client_id != first_id
     assert process.client.alive
     assert calls == []
     process.run_until_idle()
-    assert calls == [(0, 1 + (looks_for == RETRY))]
+    assert calls == [(0, 1 + (late == RETRY))]
     assert expired == []
     assert audit("default") == []
 

@@ -63,6 +63,13 @@ RACES = [
         f"{LEASING}::test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back",
     ),
     Mutant(
+        "called-without-a-lease-after-its-start",
+        "streams/deliver/handling.py",
+        "if self._extended == now and self._stopped():",
+        "if False:",
+        f"{LEASING}::test_what_is_claimed_under_an_id_whose_lease_has_ended_is_given_back",
+    ),
+    Mutant(
         "lease-longer-than-a-sweep-waits",
         CLIENT,
         "group_id=group, lease_until=UtcNow(LEASE))",
