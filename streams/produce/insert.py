@@ -71,13 +71,14 @@ def insert_chunk(alias: str, chunk: list[Placed]) -> list[int]:
     parameters = [value for row in chunk for value in row.parameters]
     returning = connection.features.can_return_rows_from_bulk_insert
     with connection.cursor() as cursor:
-        cursor.execute(statement + (" RETURNING `id`" if returning else ""), parameters)
         if returning:
+            cursor.execute(statement + " RETURNING `id`", parameters)
             return sorted(id_ for (id_,) in cursor.fetchall())
+        # Asked before the INSERT, which in autocommit is committed at once: nothing that can fail
+        # may come after it. The callers take most errors as "nothing is inserted".
+        step = 1 if len(chunk) == 1 else _step(connection, cursor)
+        cursor.execute(statement, parameters)
         first = cursor.lastrowid
-        if len(chunk) == 1:
-            return [first]
-        step = _step(connection, cursor)
         return list(range(first, first + step * len(chunk), step))
 
 

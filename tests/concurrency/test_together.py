@@ -13,10 +13,11 @@ from django.db import (
     IntegrityError,
     OperationalError,
     connection,
+    connections,
     transaction,
 )
 
-from streams import SendResult, send
+from streams import Outgoing, SendResult, send, send_many
 from streams.errors import InvalidName, SendOutcomeUnknown
 from streams.models import Message
 from streams.produce import insert, together
@@ -162,6 +163,52 @@ def test_a_reply_that_is_lost_is_unknown_to_all_of_the_statement(five, statement
             one.result(PATIENCE_SECONDS)
     assert Message.objects.count() == 2
     assert send("orders", "later").message_id
+
+
+def fail_to_look(number: int) -> Any:
+    """Return a wrapper of statements: to ask how far ids are apart fails with this error."""
+
+    def wrapper(execute: Any, sql: str, *words: Any) -> Any:
+        if "auto_increment_increment" in sql:
+            raise OperationalError(number, "not asked")
+        return execute(sql, *words)
+
+    return wrapper
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("number", [2006, 1317])
+def test_no_message_of_several_is_inserted_twice_if_the_step_of_ids_is_not_known(
+    five, statements, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The INSERT is committed by itself: whatever fails after it, the messages are sent."""
+    real = insert.insert_chunk
+
+    def insert_chunk(alias: str, chunk: list[Any]) -> list[int]:
+        with connections[alias].execute_wrapper(fail_to_look(number)):
+            return real(alias, chunk)
+
+    monkeypatch.setattr(insert, "insert_chunk", insert_chunk)
+    results = [one.result(PATIENCE_SECONDS) for one in five()]
+    assert statements.sizes == [1, 4]
+    assert len({one.message_id for one in results}) == 5
+    assert Message.objects.count() == 6
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("number", [2006, 1317])
+def test_of_a_send_of_many_that_fails_none_is_inserted_if_the_step_of_ids_is_not_known(
+    number: int,
+) -> None:
+    send("orders", "the topic")
+    connection.close()  # a new session, which has not been asked yet
+    with connection.execute_wrapper(fail_to_look(number)):
+        try:
+            sent = len(send_many([Outgoing("orders", 1), Outgoing("orders", 2)]))
+        except OperationalError:
+            sent = 0
+    assert sent == (2 if connection.features.can_return_rows_from_bulk_insert else 0)
+    assert Message.objects.count() == 1 + sent
 
 
 def test_an_error_of_a_single_one_is_raised(statements) -> None:

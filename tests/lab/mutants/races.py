@@ -192,6 +192,17 @@ RACES = [
         f"{TOGETHERS}::test_who_is_interrupted_while_it_inserts_leaves_nobody_waiting",
     ),
     Mutant(
+        "step-of-ids-asked-after-the-insert",
+        "streams/produce/insert.py",
+        "step = 1 if len(chunk) == 1 else _step(connection, cursor)\n"
+        "        cursor.execute(statement, parameters)",
+        "cursor.execute(statement, parameters)\n"
+        "        step = 1 if len(chunk) == 1 else _step(connection, cursor)",
+        f"{TOGETHERS}"
+        "::test_no_message_of_several_is_inserted_twice_if_the_step_of_ids_is_not_known",
+        "mysql",
+    ),
+    Mutant(
         "together-waits-for-itself",
         TOGETHER,
         "_of_thread.leads = True",
