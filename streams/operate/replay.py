@@ -273,9 +273,11 @@ def cancel(group: ConsumerGroup, number: int, using: str) -> int:
             keys = list(rows.unended().values_list("pk", flat=True))
             locked = Cursor.objects.using(using).filter(pk__in=keys).select_for_update()
             cursors = list(locked.annotate(now=UtcNow()).order_by("pk"))
-            if tried and not cursors:
-                return tried[-1]  # committed: only the reply was lost
             if not cursors:
+                # A replay that was cancelled keeps where; one that came to its end does not.
+                left = rows.aggregate(n=Sum(F("stop_offset") - F("previous_offset")))["n"]
+                if tried and left is not None:
+                    return int(left)  # committed: only the reply was lost
                 raise not_running(group, number)
             tried.append(sum(_cancel(cursor, using) for cursor in cursors))
             return tried[-1]

@@ -18,7 +18,7 @@ from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.errors import AttemptRunning, NotBlocked, PreviewStale
 from streams.log.held_keys import GroupPartition, lock
-from streams.models import HeldKey, RetryMessage, UtcNow
+from streams.models import DeadMessage, HeldKey, RetryMessage, UtcNow, Verdict
 from streams.operate.acts.act import Act, Consent, Effects, Table
 from streams.wakeup import announce
 
@@ -163,14 +163,23 @@ class SkipKeyToDeadLetters(_OfHeldKey):
             raise PreviewStale
         head.group = row.group
         reason = SkippedByOperator(head.last_error)
-        tries: list[int] = []
+        letters = DeadMessage.objects.using(using).filter(
+            group=row.group_id,
+            partition=row.partition_id,
+            offset=head.offset,
+            error_class=Verdict.of(reason, head.offset, 0).error_class,
+        )
+        written: list[datetime] = []  # when the letter died that each try has written
 
         def work() -> bool:
-            tries.append(1)
-            with short_lock_waits(using, LOCK_SECONDS):
-                return give_up(head, reason)
+            with short_lock_waits(using, LOCK_SECONDS), own_transaction(using):
+                if not give_up(head, reason):
+                    # With its letter an earlier try was committed, and only the reply was lost.
+                    return letters.filter(died_at__in=written).exists()
+                written.extend(letters.order_by("-died_at").values_list("died_at", flat=True)[:1])
+                return True
 
-        if not retrying(work, using) and len(tries) == 1:  # else the reply of the first was lost
+        if not retrying(work, using):
             raise PreviewStale
         announce(using, [row.group.topic.name])
         place = row.group.topic.name, row.partition.number, head.offset

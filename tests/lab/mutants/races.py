@@ -18,6 +18,7 @@ LEASING = "tests/guarantees/test_leases.py"
 MAINTENANCE = "tests/streams/test_maintenance.py"
 REWOUND = "tests/guarantees/test_rewound_logs.py"
 TOGETHERS = "tests/concurrency/test_together.py"
+ROLLED_BACK = "tests/contract/test_rolled_back_acts.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
 
 RACES = [
@@ -190,6 +191,27 @@ RACES = [
         "unknown = True  # also",
         "unknown = False  # also",
         f"{TOGETHERS}::test_who_is_interrupted_while_it_inserts_leaves_nobody_waiting",
+    ),
+    Mutant(
+        "skip-of-a-key-that-was-rolled-back-is-told-as-done",
+        "streams/operate/acts/held_keys.py",
+        "return letters.filter(died_at__in=written).exists()",
+        "return True",
+        f"{ROLLED_BACK}::test_a_message_that_a_consumer_claims_meanwhile_is_not_told_of_as_skipped",
+    ),
+    Mutant(
+        "skip-of-a-key-by-somebody-else-is-told-again",
+        "streams/operate/acts/held_keys.py",
+        "return letters.filter(died_at__in=written).exists()",
+        "return letters.exists()",
+        f"{ROLLED_BACK}::test_a_skip_beside_that_of_somebody_else_is_told_once",
+    ),
+    Mutant(
+        "end-of-a-replay-is-told-as-cancelled",
+        "streams/operate/replay.py",
+        '- F("previous_offset")))["n"]',
+        '- F("previous_offset")))["n"] or 0',
+        f"{ROLLED_BACK}::test_a_replay_that_comes_to_its_end_meanwhile_is_not_told_of_as_cancelled",
     ),
     Mutant(
         "step-of-ids-asked-after-the-insert",
