@@ -72,7 +72,7 @@ class Deliveries(virtual.QoS):  # type: ignore[misc]
 
     def _end(self, tag: int, end: Any) -> None:
         intake, engine = self.channel.intake, self.channel.engine
-        intake.out.pop(tag, None)
+        intake.end(tag)
         if engine.hands is not None:
             end(engine.hands)
         engine.settled(intake)
@@ -316,7 +316,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def tagged(self, payload: Payload, tag: int | None = None) -> Payload:
         """Return the message with its tag, as this channel knows it."""
         if tag is not None:
-            self.intake.out[tag] = payload["headers"].get("id") or ""
+            self.intake.hand_over(tag, payload["headers"].get("id") or "")
         payload["properties"]["delivery_tag"] = next(_unclaimed) if tag is None else tag
         return payload
 

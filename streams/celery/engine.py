@@ -64,6 +64,8 @@ PATIENCE_SECONDS = 3.0
 # Messages are fetched ahead of the pool as far as it handles in so many seconds.
 AHEAD_SECONDS = 0.1
 MOST_AHEAD = 4 * MAX_ANY_ORDER
+# Where the pool has taken and ended nothing for so long, what was fetched ahead is given back.
+STANDS_SECONDS = 1.0
 # Below so many messages a second, each free place is filled at once.
 SLOW_RATE = 50.0
 # What ends within so many seconds is written together.
@@ -87,6 +89,7 @@ class Intake:
     # What the channel has: by tag, the id of the task.
     out: dict[int, str] = field(default_factory=dict)
     turn: int = 0
+    moved_at: float = field(default_factory=time.monotonic)  # when that has changed
 
     def in_turn(self) -> Iterator[Supply]:
         """Yield the supplies as they are to be asked: urgent topics first, the queues by turns."""
@@ -102,14 +105,28 @@ class Intake:
         # A copy at once: other threads begin and end with a queue.
         return [supply for some in list(self.queues.values()) for supply in some]
 
+    def hand_over(self, tag: int, task: str) -> None:
+        self.out[tag] = task
+        self.moved_at = time.monotonic()
+
+    def end(self, tag: int) -> None:
+        self.out.pop(tag, None)
+        self.moved_at = time.monotonic()
+
     def room(self) -> int:
         return self.prefetch - len(self.out) if self.prefetch else MOST_AHEAD
+
+    @property
+    def stands(self) -> bool:
+        """Tell whether the channel has no room, and nothing has moved in it for a while."""
+        return self.room() <= 0 and time.monotonic() - self.moved_at > STANDS_SECONDS
 
     def wants(self, rate: float) -> int:
         """Return how many more to fetch; 0 while there are enough for the next moment."""
         if not self.queues:
             return 0
-        ahead = min(MOST_AHEAD, int(rate * AHEAD_SECONDS))
+        # The rate falls too slowly: what was given back would be fetched again.
+        ahead = 0 if self.stands else min(MOST_AHEAD, int(rate * AHEAD_SECONDS))
         most = min(self.prefetch or MOST_AHEAD, MOST_AHEAD) + ahead
         wanted = self.room() + ahead - len(self.buffer)
         return wanted if wanted >= (1 if rate < SLOW_RATE else max(1, most // 4)) else 0
@@ -473,6 +490,7 @@ class Engine:
         self._measure()
         found, self._hungry = False, False
         for intake in list(self.intakes):
+            self._give_back_ahead(intake)
             while wanted := intake.wants(self.rate):
                 if not self._claim_once(intake, wanted):
                     break
@@ -480,6 +498,13 @@ class Engine:
             else:
                 self._hungry = True  # there may be more, for which there is no room
         return found
+
+    def _give_back_ahead(self, intake: Intake) -> None:
+        """Give back what waits behind tasks that take long: other workers may be idle."""
+        with suppress(IndexError):  # another thread has taken the last one
+            while intake.buffer and intake.stands:
+                tag, _queue, _payload = intake.buffer.popleft()
+                self.give_back_one(tag)
 
     def _claim_once(self, intake: Intake, wanted: int) -> bool:
         hands, client = self.hands, self.client

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from django.db import OperationalError
 
-from streams import Outgoing, send
+from streams import Outgoing, send, send_many
 from streams.celery import engine as engine_module
 from streams.celery import supply
 from streams.celery.engine import Engine, Intake
@@ -180,6 +180,70 @@ def test_without_room_nothing_is_claimed(engine: Engine, looks: list[float]) -> 
         engine._step()
     assert len(taken(engine)) == 1
     assert len(looks) == 1
+
+
+def look(engine: Engine) -> None:
+    """Let the engine look at all, and write what it gives back."""
+    engine._hear(set())
+    engine._step()
+    if engine.hands:
+        engine.hands.flush()
+
+
+@pytest.fixture
+def busy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine, which has room for one task, runs one of six, and has fetched four ahead of it.
+
+    Its rate is as if it had handled much until now, and never falls.
+    """
+    monkeypatch.setattr(engine, "_measure", lambda: None)
+    monkeypatch.setattr(engine_module, "STANDS_SECONDS", 30.0)
+    engine.rate = 40.0
+    (intake,) = engine.intakes
+    intake.prefetch = 1
+    send_many([Outgoing(TOPIC, [n]) for n in range(6)])
+    look(engine)
+    assert len(taken(engine)) == 5
+    tag, _queue, _payload = intake.buffer.popleft()
+    intake.hand_over(tag, "a task")
+    engine.begun([tag])
+    return engine
+
+
+def test_what_was_fetched_ahead_of_a_task_that_takes_long_goes_to_an_idle_worker(
+    busy: Engine,
+) -> None:
+    (intake,) = busy.intakes
+    other = Engine(Naming.of(None, {}), lambda: None)
+    other.consume(Intake(prefetch=100), "orders")
+    for _ in range(2):
+        look(other)
+    assert len(taken(other)) == 1  # what nobody has fetched
+    intake.moved_at = time.monotonic() - 60
+    for _ in range(3):
+        look(busy)
+        assert not taken(busy)
+    look(other)
+    engine_module._running.discard(other)
+    assert sorted(taken(other)) == [f"[{n}]" for n in range(1, 6)]
+    held = Delivery.objects.held()
+    assert sorted(at for row in held for at in row.offsets) == [0, 1, 2, 3, 4, 5]
+    assert {row.attempt for row in held} == {1}
+
+
+def test_what_was_fetched_ahead_is_kept_while_tasks_end(busy: Engine) -> None:
+    (intake,) = busy.intakes
+    intake.moved_at = time.monotonic() - 60
+    (running,) = intake.out
+    assert busy.hands is not None
+    busy.hands.ack(running)
+    intake.end(running)
+    tag, _queue, _payload = intake.buffer.popleft()
+    intake.hand_over(tag, "the next task")
+    look(busy)
+    assert len(taken(busy)) == 4
+    look(busy)
+    assert len(taken(busy)) == 4
 
 
 def test_what_a_failed_step_has_claimed_is_claimed_again(

@@ -169,6 +169,27 @@ CELERY = [
         f"{WAKE_UPS}::test_what_another_process_has_moved_into_the_log_is_claimed",
     ),
     Mutant(
+        "what-was-fetched-ahead-waits-for-a-long-task",
+        ENGINE,
+        "            self._give_back_ahead(intake)\n",
+        "",
+        f"{WAKE_UPS}::test_what_was_fetched_ahead_of_a_task_that_takes_long_goes_to_an_idle_worker",
+    ),
+    Mutant(
+        "what-was-given-back-is-fetched-again",
+        ENGINE,
+        "ahead = 0 if self.stands else min(",
+        "ahead = min(",
+        f"{WAKE_UPS}::test_what_was_fetched_ahead_of_a_task_that_takes_long_goes_to_an_idle_worker",
+    ),
+    Mutant(
+        "what-was-fetched-ahead-is-given-back-at-once",
+        ENGINE,
+        "self.room() <= 0 and time.monotonic() - self.moved_at > STANDS_SECONDS",
+        "self.room() <= 0",
+        f"{WAKE_UPS}::test_what_was_fetched_ahead_is_kept_while_tasks_end",
+    ),
+    Mutant(
         "what-an-earlier-call-has-written-is-lost",
         ORDER,
         "            if not _take_over_written(ends, there):",
