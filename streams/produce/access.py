@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from django.db import connections, transaction
+from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from streams.api import Outgoing
+from streams.database.retrying import retrying
 from streams.database.sql.dialect import delete_by_id, execute
+from streams.database.transactions import in_transaction
 from streams.errors import SendOutcomeUnknown, TopicDenied, UnknownTopic
 from streams.log.topics import TopicInfo, forget, look_again, resolve
 from streams.produce.partitioning import wanted
@@ -47,13 +49,23 @@ def make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> No
     UnknownTopic or TopicDenied. The deletion of a topic relies on this: a send that it cannot
     see takes longer than SURE_SECONDS, and comes here (streams/operate/topic_deletion.py).
     Messages that are sequenced already stay in the log, which consumers may have left: raises
-    SendOutcomeUnknown.
+    SendOutcomeUnknown, as it does if the database is away and the messages are committed.
     """
+    committed = not in_transaction(alias)
+    try:
+        _make_sure(topics, ids, alias)
+    except (DatabaseError, InterfaceError) as error:
+        if committed:
+            raise SendOutcomeUnknown from error
+        raise
+
+
+def _make_sure(topics: Iterable[TopicInfo], ids: Sequence[int], alias: str) -> None:
     for info in topics:
-        now = look_again(info, alias)
+        now = retrying(look_again, alias, info, alias)
         if now and now.id == info.id and now.access in WRITABLE:
             continue
-        withdrawn = _withdraw(ids, alias)
+        withdrawn = retrying(_withdraw, alias, ids, alias)
         forget()
         if not withdrawn:
             raise SendOutcomeUnknown(

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from itertools import count
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from streams import Outgoing, conf, consumer, runtime_settings, send, send_many
 from streams.chaos.forks import in_fork
 from streams.consume import registry
 from streams.consume.subscription import subscribe
 from streams.database import batches
+from streams.database.retrying import PATIENCE
 from streams.errors import (
     InvalidName,
     InvalidPartitions,
+    SendOutcomeUnknown,
     TopicDenied,
     TopicExists,
     TopicInUse,
@@ -346,6 +349,32 @@ def test_a_frozen_send_to_a_topic_that_is_well_is_a_send(monkeypatch):
     grow(Topic.objects.get(), 2, "default")
     send("orders", 5)
     assert Message.objects.count() == 5
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("failures", [1, 100])
+def test_a_frozen_send_whose_connection_is_lost_afterwards_is_not_said_to_have_failed(
+    monkeypatch, many, failures
+):
+    """Its message is committed: whoever is told that it failed would send it again."""
+    monkeypatch.setattr(conf, "SURE_SECONDS", -1.0)
+    send("orders", 0)
+    left = []
+
+    def lost(execute, sql, *rest):
+        if "INTO `ems_msg`" in sql:
+            left.extend([OperationalError(2006, "the server has gone away")] * failures)
+        elif left:
+            raise left.pop()
+        return execute(sql, *rest)
+
+    patience = PATIENCE.set(30.0 if failures == 1 else 0.0)
+    outcome = nullcontext() if failures == 1 else pytest.raises(SendOutcomeUnknown)
+    with statements(lost), outcome:
+        send_many([Outgoing("orders", 1)] * 2) if many else send("orders", 1)
+    PATIENCE.reset(patience)
+    assert Message.objects.count() == (3 if many else 2)
 
 
 @pytest.mark.mysql

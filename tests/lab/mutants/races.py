@@ -225,6 +225,15 @@ RACES = [
         "mysql",
     ),
     Mutant(
+        "a-message-that-is-sent-said-to-have-failed",
+        "streams/produce/access.py",
+        "        if committed:\n",
+        "        if False:\n",
+        "tests/guarantees/test_topic_lifecycle.py"
+        "::test_a_frozen_send_whose_connection_is_lost_afterwards_is_not_said_to_have_failed",
+        "mysql",
+    ),
+    Mutant(
         "together-waits-for-itself",
         TOGETHER,
         "_of_thread.leads = True",
