@@ -30,6 +30,7 @@ from streams.process.shared.in_flight import hung
 from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
+from tests.proxy import Proxy
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -253,6 +254,14 @@ def test_after_its_last_attempt_it_is_a_dead_letter(slow: Any) -> None:
     assert DeadMessage.objects.get().error_class.endswith(".CallGivenUp")
     assert not RetryMessage.objects.exists()
     one.finish()
+
+
+@pytest.mark.mysql
+def test_its_dead_letter_is_told_of_after_a_lost_reply(proxied: Proxy, slow: Any) -> None:
+    one = slow(max_retries=0)
+    proxied.lose_reply_to(b"COMMIT")
+    assert one.give_up().dead == DeadMessage.objects.count() == 1
+    assert proxied.fired == [b"COMMIT"]
 
 
 def test_an_ordered_group_goes_back_to_it(slow: Any) -> None:

@@ -13,7 +13,7 @@ from streams.consume.outcome.expire import expire, was_given_up
 from streams.consume.outcome.settle import Settlement
 from streams.database.clock import database_now
 from streams.database.retrying import retrying
-from streams.database.transactions import short_lock_waits
+from streams.database.transactions import own_transaction, short_lock_waits
 from streams.errors import NoSlowCall, PreviewStale
 from streams.log.calls import AT_LEAST, CLAIMS, Call, calls
 from streams.models import ConsumerGroup, Delivery, UtcNow
@@ -157,14 +157,15 @@ def _expired(delivery: Delivery, using: str) -> Settlement | None:
     """End the delivery; return None if it is not as it was read."""
     max_retries = known_max_retries(delivery.group, using)
     delay = delay_after_expiry(delivery.group, delivery.attempt)
-    tried = False
+    tried: list[Settlement] = []
 
     def work() -> Settlement | None:
-        nonlocal tried
-        again, tried = tried, True
-        with short_lock_waits(using, LOCK_SECONDS):
+        with short_lock_waits(using, LOCK_SECONDS), own_transaction(using):
             ended = expire(delivery, max_retries, delay, given_up=True)
-        # After a reply that was lost it may be done.
-        return Settlement([]) if again and ended is None and was_given_up(delivery) else ended
+            if ended is not None:
+                tried.append(ended)
+            elif tried and was_given_up(delivery):
+                return tried[-1]  # committed: only the reply was lost
+            return ended
 
     return retrying(work, using)
