@@ -18,6 +18,7 @@ from streams.errors import InvalidMessage, MessageTooLarge, UnknownChecker
 from streams.models.prepared import MAX_CONTEXT
 from streams.produce.access import all_writable
 from streams.produce.outgoing import checked_row
+from streams.rules.json_column import check_storable
 from streams.rules.names import MAX_BIZ, not_dots, text_of_key, validated_key, validated_name
 from streams.sharding import home_of
 from streams.two_phase.registry import find, is_registered
@@ -27,11 +28,6 @@ BIZ, BIZ_KEY = "ems-biz", "ems-biz-key"
 
 # The headers of a trace. They are not part of the content: a repeated call has a span of its own.
 TRACE = frozenset({"traceparent", "tracestate", "baggage"})
-
-# The deepest nesting of a context: MariaDB takes less than 32 levels, MySQL 100.
-MAX_DEPTH = 30
-# A larger number is not JSON for MySQL.
-MAX_NUMBER = 10**308
 
 # A check that would come later than a person is asked anyway is not a check.
 LATEST_CHECK = timedelta(hours=24)
@@ -114,11 +110,7 @@ def _checked_context(context: Any) -> Any:
         raise MessageTooLarge(
             f"The context has {len(text.encode())} bytes; at most {MAX_CONTEXT} are kept."
         )
-    if not _is_storable(context, MAX_DEPTH):
-        raise InvalidMessage(
-            f"The context is nested deeper than {MAX_DEPTH} levels, or has a number that is too"
-            " large."
-        )
+    check_storable(context, "The context is")
     return context
 
 
@@ -133,16 +125,6 @@ def _as_kept(context: Any) -> str:
         return int(digits) if -(2**63) <= int(digits) < 2**64 else float(digits)
 
     return json.dumps(json.loads(json.dumps(context), parse_int=number), sort_keys=True)
-
-
-def _is_storable(value: Any, levels: int) -> bool:
-    """Tell whether each server stores this JSON, with at most ``levels`` of nesting."""
-    if isinstance(value, int):
-        return abs(value) < MAX_NUMBER
-    if isinstance(value, dict | list | tuple):
-        parts = value.values() if isinstance(value, dict) else value
-        return levels > 0 and all(_is_storable(part, levels - 1) for part in parts)
-    return True
 
 
 def _checked_first(check_after: Any, using: str) -> timedelta:

@@ -20,6 +20,11 @@ def add(one: int, two: int) -> int:
 
 
 @task
+def count(*values: Any) -> int:
+    return len(values)
+
+
+@task
 def fail(text: str) -> None:
     raise ValueError(text)
 

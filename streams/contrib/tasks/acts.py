@@ -20,10 +20,11 @@ from streams.contrib.tasks.names import GROUP, topic_of
 from streams.contrib.tasks.schedules import Scheduled, schedule_of
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
-from streams.errors import InvalidValue
+from streams.errors import InvalidMessage, InvalidValue
 from streams.models import DeadMessage
 from streams.operate.acts import offer
 from streams.operate.acts.act import Act, Consent, Effects, Table, argument
+from streams.rules.json_column import check_storable
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class EditTask(Act[TaskRun, TaskCopied]):
     label = gettext_lazy("Edit and run")
     text = gettext_lazy("A new task is enqueued with these arguments; this one stays as it is.")
     has_form = True
-    at_fault = {InvalidValue: "arguments"}
+    at_fault = {InvalidValue: "arguments", InvalidMessage: "arguments"}
 
     arguments: str | None = argument(
         gettext_lazy('the arguments as JSON: {"args": [1], "kwargs": {"two": 2}}; empty: the same'),
@@ -143,12 +144,14 @@ class EditTask(Act[TaskRun, TaskCopied]):
         return Table((_("Task"), _("Arguments")), [(row.path, content)])
 
     def preview(self, row: TaskRun, using: str) -> TaskCopied:
-        """Raises InvalidValue."""
+        """Raises InvalidValue and InvalidMessage."""
         now = TaskRun.objects.using(using).get(pk=row.pk)
-        return TaskCopied(now.path, self._arguments(now), now.copies)
+        arguments = self._arguments(now)
+        check_storable(arguments, "The arguments are")
+        return TaskCopied(now.path, arguments, now.copies)
 
     def run(self, row: TaskRun, using: str, consent: Consent) -> TaskCopied:
-        """Raises InvalidValue."""
+        """Raises InvalidValue and InvalidMessage."""
         return retrying(self._run, using, row, using, consent)
 
     def _run(self, row: TaskRun, using: str, consent: Consent) -> TaskCopied:

@@ -32,6 +32,7 @@ from streams.contrib.tasks.settings import TaskSettings
 from streams.database.elsewhere import elsewhere
 from streams.database.transactions import sees_the_past
 from streams.errors import MixedShards
+from streams.rules.json_column import check_storable
 from streams.sharding import alias_of, aliases
 
 
@@ -76,6 +77,7 @@ class EmsBackend(BaseTaskBackend):
         """Send the task, as part of the transaction that is open, or at once.
 
         If it is unique and was enqueued before, the result is that of the first one, and says so.
+        Raises InvalidTaskError, and InvalidMessage for arguments that its row could not have.
         """
         result, message = self._prepared(task, args, kwargs)
         sent = send(
@@ -123,13 +125,16 @@ class EmsBackend(BaseTaskBackend):
     ) -> tuple[EmsTaskResult, Outgoing]:
         self.validate_task(task)
         result = self._new(task, args, kwargs)
+        content = {"args": result.args, "kwargs": result.kwargs}
+        check_storable(content, "The arguments are")
+        check_storable(result.metadata, "The metadata is")
         topic = topic_of(task.queue_name)
         key = unique.key_of(task, result.args, result.kwargs)
         if key is not None:
             headers["unique"] = unique.until_of(task)
         return result, Outgoing(
             topic,
-            {"args": result.args, "kwargs": result.kwargs},
+            content,
             tag=tag_of(task.module_path),
             headers={**headers_of(task, result.enqueued_at or timezone.now()), **headers},
             deliver_at=None if task.run_after is None else as_instant(task.run_after),

@@ -12,7 +12,7 @@ from traceback import format_exception
 from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connections
+from django.db import DataError, Error, IntegrityError, connections
 from django.utils import timezone
 
 from streams.api import ReceivedMessage
@@ -22,11 +22,11 @@ from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope
 from streams.contrib.tasks.models.run import ENDED
 from streams.database.clock import instant
-from streams.database.retrying import retrying
+from streams.database.retrying import error_number, retrying
 from streams.database.sql.dialect import execute, fetch
 from streams.database.transactions import latest_rows
 from streams.deliver.reading import delivery_of
-from streams.errors import LeaseLost, storable
+from streams.errors import LeaseLost, Reject, storable, text_of
 from streams.models import Delivery
 from streams.models.dead import cut
 from streams.models.fields import to_db
@@ -39,7 +39,18 @@ ERRORS = 20
 RANDOM_BITS = 22
 UNKNOWN = 2**40
 
+# What a server says of a row that it does not take; MySQL says these of text that is no JSON for
+# it, of a key that is too long, and of too many levels.
+REFUSALS = (DataError, IntegrityError)
+NOT_JSON = {3140, 3151, 3157}
+# The unique key has a row already.
+DUPLICATE = 1062
+
 _encoder = DjangoJSONEncoder()  # it has no state, and to make one takes longer than a small value
+
+
+class RowRefused(Reject):
+    """The database does not take the row of a task; the text is its own."""
 
 
 @dataclass
@@ -94,15 +105,25 @@ class Record:
         return retrying(began.exists, self.using)
 
     def insert(self) -> bool:
-        """Record the first start; return False if the task has a row, which is read then."""
-        if retrying(self._insert, self.using):
+        """Record the first start; return False if the task has a row, which is read then.
+
+        Raises RowRefused.
+        """
+        try:
+            retrying(self._insert, self.using)
+        except Error as error:
+            if not _is_there(error):
+                if isinstance(error, REFUSALS) or error_number(error) in NOT_JSON:
+                    raise RowRefused(text_of(error)) from error
+                raise
+        else:
             return True
         if not self.find():
             raise LeaseLost  # somebody has deleted it since
         # A lost reply: the first try has inserted it.
         return self.found_token == self.token
 
-    def _insert(self) -> bool:
+    def _insert(self) -> None:
         one, now = self.envelope, timezone.now().astimezone(UTC)
         parameters: list[Any] = [
             one.result_id,
@@ -124,13 +145,10 @@ class Record:
             as_json(one.metadata),
         ]
         with connections[self.using].cursor() as cursor:
-            cursor.execute(sql.INSERT_RUN[connections[self.using].vendor], parameters)
-            if not cursor.rowcount:
-                return False
+            cursor.execute(sql.INSERT_RUN, parameters)
             self.pk = cursor.lastrowid
         self.worker_ids, self.metadata = [producer_name()], dict(one.metadata)
         self.started_at = self.attempted_at = now
-        return True
 
     def find(self) -> bool:
         """Read the row as earlier attempts have left it; return False if there is none."""
@@ -270,6 +288,11 @@ def new_token(delivery: int) -> int:
     If that is unknown, none is later: then what has ended is never taken for an earlier round.
     """
     return (delivery or UNKNOWN) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+
+
+def _is_there(error: Error) -> bool:
+    """Tell whether the unique key has the row already."""
+    return error_number(error) == DUPLICATE or "UNIQUE constraint failed" in str(error)
 
 
 def as_json(value: Any) -> str:

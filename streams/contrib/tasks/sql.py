@@ -15,15 +15,13 @@ _COLUMNS = (
 )
 
 # Records the first start of a task. Unique key: ems_task_result; if the row is there nothing is
-# written, and it is read. Its values are what a message may have, so that nothing is cut off.
-INSERT_RUN = {
-    vendor: (
-        f"INSERT {ignore} INTO `ems_task` ({_COLUMNS})"  # noqa: S608
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'RUNNING', %s, %s, %s, 1, 0, %s, %s,"
-        " '[]', %s, 0)"
-    )
-    for vendor, ignore in ((MYSQL, "IGNORE"), (SQLITE, "OR IGNORE"))
-}
+# written, and it is read. Without IGNORE, by which a server leaves out, or cuts off, what a column
+# does not take: a message that somebody else has sent may have any values.
+INSERT_RUN = (
+    f"INSERT INTO `ems_task` ({_COLUMNS})"  # noqa: S608
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 'RUNNING', %s, %s, %s, 1, 0, %s, %s,"
+    " '[]', %s, 0)"
+)
 
 # Reads what the next attempt goes on from. Unique key: ems_task_result.
 READ_RUN = (

@@ -7,6 +7,7 @@ between leaves a row that says what the next attempt has to do: run the task, or
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,7 @@ from streams.contrib.tasks.compat import (
 from streams.contrib.tasks.context import EmsTaskContext
 from streams.contrib.tasks.envelope import Envelope, NotATask, imported, shown
 from streams.contrib.tasks.models.run import ENDED
-from streams.contrib.tasks.record import Record, as_json
+from streams.contrib.tasks.record import Record, RowRefused, as_json
 from streams.contrib.tasks.result import EmsTaskResult, renew, waiting
 from streams.contrib.tasks.slots import HeldSlot, key_of, wait
 from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START, delay_of
@@ -120,7 +121,7 @@ class _Attempt:
 
     def _make(self) -> None:
         record = self._record
-        if not record.insert():
+        if not self._insert():
             if self._has_ended():
                 self._free(UNTIL_FINISH)
                 return
@@ -146,6 +147,20 @@ class _Attempt:
         else:
             self._free(UNTIL_FINISH)
             self._tell_end(_return_value=value)
+
+    def _insert(self) -> bool:
+        """Record the first start; return False if the task has a row.
+
+        If its values are refused it fails, with a row that has no arguments. If that is refused,
+        too, RowRefused makes it a dead letter.
+        """
+        record = self._record
+        try:
+            return record.insert()
+        except RowRefused as error:
+            self._unknown = error
+        record.envelope = replace(record.envelope, args=[], kwargs={}, metadata={})
+        return record.insert()
 
     def _free(self, until: str) -> None:
         """Let a task like this be enqueued again, if it is unique until now."""

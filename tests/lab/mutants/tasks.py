@@ -226,4 +226,52 @@ TASKS = [
         f"{TESTS}/test_limits.py"
         "::test_as_many_run_at_once_as_the_limit_says_and_the_next_one_waits",
     ),
+    Mutant(
+        "arguments-that-no-column-takes",
+        f"{HERE}/backend.py",
+        'check_storable(content, "The arguments are")',
+        "pass",
+        f"{TESTS}/test_arguments.py"
+        "::test_arguments_that_a_column_cannot_hold_are_refused_before_anything_is_written",
+    ),
+    Mutant(
+        "metadata-that-no-column-takes",
+        f"{HERE}/backend.py",
+        'check_storable(result.metadata, "The metadata is")',
+        "pass",
+        f"{TESTS}/test_arguments.py::test_metadata_that_a_column_cannot_hold_is_refused",
+    ),
+    Mutant(
+        "an-edit-that-no-column-takes",
+        f"{HERE}/acts.py",
+        'check_storable(arguments, "The arguments are")',
+        "pass",
+        f"{TESTS}/test_arguments.py::test_edited_arguments_that_a_column_cannot_hold_are_refused",
+    ),
+    Mutant(
+        "a-refused-row-is-tried-for-ever",
+        f"{HERE}/record.py",
+        " or error_number(error) in NOT_JSON",
+        "",
+        f"{TESTS}/test_arguments.py"
+        "::test_a_task_whose_arguments_the_server_does_not_take_has_failed",
+        db="mysql",
+    ),
+    Mutant(
+        "a-refused-row-that-is-left-out",
+        f"{HERE}/sql.py",
+        '    f"INSERT INTO `ems_task` ({_COLUMNS})"',
+        '    f"INSERT IGNORE INTO `ems_task` ({_COLUMNS})"',
+        f"{TESTS}/test_arguments.py::test_a_task_without_any_row_is_a_dead_letter",
+        db="mysql",
+    ),
+    Mutant(
+        "a-refused-row-with-its-arguments",
+        f"{HERE}/work.py",
+        "replace(record.envelope, args=[], kwargs={}, metadata={})",
+        "replace(record.envelope)",
+        f"{TESTS}/test_arguments.py"
+        "::test_a_task_whose_arguments_the_server_does_not_take_has_failed",
+        db="mysql",
+    ),
 ]
