@@ -39,7 +39,7 @@ TABLES = (
     *(Topic, Partition, ConsumerGroup, Cursor, Delivery),
     *(HeldKey, RetryMessage, DeadMessage, Redrive, PreparedRow, Reader),
 )
-# Those of other apps have tests of their own: tests/tasks_/test_acts.py.
+# Those of other apps have tests of their own: tests/tasks_/test_operating.py.
 ALL = [act for noun, acts in ACTS.items() if noun._meta.app_label == "ems" for act in acts]
 PREVIEWED = [act for act in ALL if act.previewed]
 

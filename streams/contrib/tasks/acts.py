@@ -17,6 +17,7 @@ from streams.contrib.tasks.compat import TaskResultStatus, task_backends
 from streams.contrib.tasks.envelope import imported
 from streams.contrib.tasks.models import TaskRun, TaskSchedule
 from streams.contrib.tasks.names import GROUP, topic_of
+from streams.contrib.tasks.once import Once
 from streams.contrib.tasks.schedules import Scheduled, schedule_of
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
@@ -152,9 +153,9 @@ class EditTask(Act[TaskRun, TaskCopied]):
 
     def run(self, row: TaskRun, using: str, consent: Consent) -> TaskCopied:
         """Raises InvalidValue and InvalidMessage."""
-        return retrying(self._run, using, row, using, consent)
+        return retrying(self._run, using, row, using, Once(consent))
 
-    def _run(self, row: TaskRun, using: str, consent: Consent) -> TaskCopied:
+    def _run(self, row: TaskRun, using: str, once: Once) -> TaskCopied:
         backend: Any = task_backends[row.backend]
         task = imported(row.path).using(
             backend=row.backend, queue_name=row.queue, priority=row.priority
@@ -163,13 +164,13 @@ class EditTask(Act[TaskRun, TaskCopied]):
             rows = TaskRun.objects.using(using)
             now = rows.select_for_update().get(pk=row.pk)
             found = self.preview(now, using)
-            consent(found)
-            rows.filter(pk=row.pk).update(copies=F("copies") + 1)
-            # The number of the copy is its key: a lost reply is no second copy.
             args, kwargs = found.arguments["args"], found.arguments["kwargs"]
-            key = f"copy:{row.result_id}:{found.copies}"
-            result = backend.enqueue_keyed(task, args, kwargs, key)
-        return TaskCopied(found.path, found.arguments, found.copies, result.id)
+            key = f"copy:{row.result_id}:{once.mark}"
+            return once(
+                found,
+                lambda: backend.enqueue_keyed(task, args, kwargs, key),
+                lambda: rows.filter(pk=row.pk).update(copies=F("copies") + 1),
+            )
 
     def _arguments(self, row: TaskRun) -> dict[str, Any]:
         if not self.arguments:
@@ -191,6 +192,13 @@ class _TurnSchedule(Act[TaskSchedule, TaskChanged]):
     permission = "ems_tasks.pause_taskschedule"
     previewed = False
 
+    def _turn(self, row: TaskSchedule, using: str, *, paused: bool) -> bool:
+        """Turn it; return whether it was otherwise: asked first, since a reply may be lost."""
+        rows = TaskSchedule.objects.using(using).filter(pk=row.pk, paused=not paused)
+        changed = retrying(rows.exists, using)
+        retrying(lambda: rows.update(paused=paused), using)
+        return changed
+
 
 @dataclass(frozen=True)
 class PauseSchedule(_TurnSchedule):
@@ -205,8 +213,7 @@ class PauseSchedule(_TurnSchedule):
         return not row.paused
 
     def run(self, row: TaskSchedule, using: str, consent: Consent) -> TaskChanged:
-        rows = TaskSchedule.objects.using(using).running().filter(pk=row.pk)
-        return TaskChanged(bool(retrying(lambda: rows.update(paused=True), using)), _("paused"))
+        return TaskChanged(self._turn(row, using, paused=True), _("paused"))
 
 
 @dataclass(frozen=True)
@@ -222,8 +229,7 @@ class ResumeSchedule(_TurnSchedule):
         return row.paused
 
     def run(self, row: TaskSchedule, using: str, consent: Consent) -> TaskChanged:
-        rows = TaskSchedule.objects.using(using).filter(pk=row.pk, paused=True)
-        return TaskChanged(bool(retrying(lambda: rows.update(paused=False), using)), _("goes on"))
+        return TaskChanged(self._turn(row, using, paused=False), _("goes on"))
 
 
 @dataclass(frozen=True)
@@ -266,17 +272,17 @@ class RunSchedule(Act[TaskSchedule, ScheduleRun]):
 
     def run(self, row: TaskSchedule, using: str, consent: Consent) -> ScheduleRun:
         """Raises InvalidValue."""
-        return retrying(self._run, using, row, using, consent)
+        return retrying(self._run, using, row, using, Once(consent))
 
-    def _run(self, row: TaskSchedule, using: str, consent: Consent) -> ScheduleRun:
+    def _run(self, row: TaskSchedule, using: str, once: Once) -> ScheduleRun:
         with own_transaction(using):
             rows = TaskSchedule.objects.using(using).filter(pk=row.pk)
             rows.select_for_update().get()
-            found = self.preview(row, using)
-            consent(found)
-            rows.update(runs=F("runs") + 1)
-            result = self._schedule(row).enqueue_now(found.runs)
-        return ScheduleRun(found.path, found.runs, result.id)
+            return once(
+                self.preview(row, using),
+                lambda: self._schedule(row).enqueue_now(once.mark),
+                lambda: rows.update(runs=F("runs") + 1),
+            )
 
     def _schedule(self, row: TaskSchedule) -> Scheduled:
         if (found := schedule_of(row.name)) is None:

@@ -95,9 +95,15 @@ class EmsBackend(BaseTaskBackend):
     def enqueue_keyed(
         self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], key: str
     ) -> EmsTaskResult:
-        """Enqueue a task once for ``key``, whatever it says itself of being unique."""
+        """Enqueue a task once for ``key``, whatever it says itself of being unique.
+
+        Neither its start nor its end frees this key.
+        """
         result, message = self._prepared(task, args, kwargs)
-        message = replace(message, dedup_key=key, dedup_window=unique.LONGEST)
+        headers = {**(message.headers or {})}
+        headers.pop("unique", None)
+        window = unique.LONGEST
+        message = replace(message, headers=headers, dedup_key=key, dedup_window=window)
         return self._enqueued(result, message, *send_many([message]))
 
     def enqueue_many(

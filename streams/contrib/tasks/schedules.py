@@ -54,9 +54,9 @@ class Scheduled:
         key = f"schedule:{self.name}:{tick.isoformat()}"
         return self.backend.enqueue_keyed(task, self.args, self.kwargs, key)
 
-    def enqueue_now(self, number: int) -> Any:
-        """Enqueue the task at once, once for each ``number``."""
-        key = f"schedule:{self.name}:by hand:{number}"
+    def enqueue_now(self, mark: str) -> Any:
+        """Enqueue the task at once, once for each ``mark``."""
+        key = f"schedule:{self.name}:by hand:{mark}"
         return self.backend.enqueue_keyed(self.task(), self.args, self.kwargs, key)
 
     def ticks(self, last: datetime, now: datetime) -> Iterator[datetime]:

@@ -274,4 +274,40 @@ TASKS = [
         "::test_a_task_whose_arguments_the_server_does_not_take_has_failed",
         db="mysql",
     ),
+    Mutant(
+        "a-lost-reply-is-a-second-copy",
+        f"{HERE}/once.py",
+        "        if result.duplicate:\n",
+        "        if False:\n",
+        f"{TESTS}/test_lost_replies.py"
+        "::test_a_task_is_enqueued_once_if_the_reply_to_the_commit_is_lost",
+        db="mysql",
+    ),
+    Mutant(
+        "a-further-try-without-consent",
+        f"{HERE}/once.py",
+        "            if self._tried:  #",
+        "            if False:  #",
+        f"{TESTS}/test_lost_replies.py"
+        "::test_what_another_operator_does_between_two_tries_is_told_apart",
+        db="mysql",
+    ),
+    Mutant(
+        "the-key-of-an-act-is-freed",
+        f"{HERE}/backend.py",
+        'headers.pop("unique", None)',
+        "pass",
+        f"{TESTS}/test_lost_replies.py"
+        "::test_a_unique_task_that_has_ended_before_the_next_try_is_not_enqueued_again",
+        db="mysql",
+    ),
+    Mutant(
+        "a-pause-asked-after-it",
+        f"{HERE}/acts.py",
+        "changed = retrying(rows.exists, using)\n"
+        "        retrying(lambda: rows.update(paused=paused), using)\n",
+        "changed = bool(retrying(lambda: rows.update(paused=paused), using))\n",
+        f"{TESTS}/test_lost_replies.py::test_a_pause_whose_reply_is_lost_is_said_to_be_done",
+        db="mysql",
+    ),
 ]
