@@ -104,8 +104,9 @@ def test_a_task_whose_arguments_the_server_does_not_take_has_failed(work: Any, u
 
 @pytest.mark.mysql
 def test_a_task_without_any_row_is_a_dead_letter(work: Any) -> None:
-    sent_earlier(work.note, id="x" * 1000)
+    sent_earlier(work.note, id="x" * 1000, unique="finish")
     assert drain().dead == 1
+    assert not DedupKey.objects.exclude(message_id=None).exists()
     assert DeadMessage.objects.get().error_class.endswith("RowRefused")
     assert not TaskRun.objects.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,12 +11,20 @@ from django.db import transaction
 
 from streams.contrib.tasks import work as attempts
 from streams.contrib.tasks.compat import task_backends
-from streams.models import DedupKey, UtcNow
+from streams.deliver.reading import Reading
+from streams.log.sequencer import sequence
+from streams.models import ConsumerGroup, DeadMessage, DedupKey, UtcNow
+from streams.steps.sweep import sweep
 from streams.testing import advance, drain
+from tests.consuming import LONG_AFTER, Process, registered
 from tests.hostapp.models import Handled
 from tests.sessions import Threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def interrupt(*about: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def noted() -> list[str]:
@@ -39,6 +48,62 @@ def test_a_task_that_has_ended_may_be_enqueued_again(work: Any) -> None:
     work.sync.enqueue(2, wrong=True)
     drain()  # both attempts: it has failed
     assert not work.sync.enqueue(2, wrong=True).duplicate
+
+
+def claimed(task: Any) -> tuple[Any, Any]:
+    """Enqueue the task in a group whose operator allows no retries; return its claim, too."""
+    task.enqueue(0)
+    drain()
+    ConsumerGroup.objects.update(max_retries=0)
+    result = task.enqueue(1)
+    sequence("default")
+    delivery = Process("tasks").claim()
+    delivery.start(timedelta(minutes=1))
+    return result, delivery
+
+
+def expire() -> None:
+    """Let the sweep write the dead letter of what a process that died has claimed."""
+    advance(LONG_AFTER)
+    sweep("default")
+    assert DeadMessage.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", ["sync", "refresh"])
+def test_a_task_whose_dead_letter_others_have_written_may_be_enqueued_again(
+    use_tasks: Callable[..., Any], name: str
+) -> None:
+    task = getattr(use_tasks(QUEUES=["default"]), name)
+    result, _delivery = claimed(task)
+    expire()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert not task.enqueue(1).duplicate
+
+
+@pytest.mark.parametrize("name", ["sync", "refresh"])
+def test_a_task_that_began_before_others_wrote_its_dead_letter_may_be_enqueued_again(
+    use_tasks: Callable[..., Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = getattr(use_tasks(QUEUES=["default"]), name)
+    result, delivery = claimed(task)
+    monkeypatch.setattr(attempts._Attempt, "_free", interrupt)  # right after it has its row
+    for (message,) in Reading(delivery, registered("tasks.default", "tasks")).calls(1):
+        with pytest.raises(KeyboardInterrupt):
+            attempts.run_task(message)
+    expire()
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 1)
+    assert not task.enqueue(1).duplicate
+
+
+def test_a_window_goes_on_after_a_dead_letter_that_others_have_written(
+    use_tasks: Callable[..., Any],
+) -> None:
+    task = use_tasks(QUEUES=["default"]).once_in_a_window
+    claimed(task)
+    expire()
+    assert task.enqueue(1).duplicate
 
 
 def test_a_task_that_waits_for_its_next_attempt_is_still_unique(work: Any) -> None:

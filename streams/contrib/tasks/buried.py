@@ -10,6 +10,8 @@ from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope, NotATask
 from streams.contrib.tasks.models import TaskRun
 from streams.contrib.tasks.names import GROUP, PREFIX
+from streams.contrib.tasks.task_options import UNTIL_FINISH, UNTIL_START
+from streams.contrib.tasks.unique import free
 from streams.database.retrying import retrying
 from streams.errors import describe
 from streams.models import DeadMessage, UtcNow
@@ -40,6 +42,8 @@ def note(topic: str, group: str, partition: int, offset: int, using: str, **more
     rows = TaskRun.objects.using(using).filter(result_id=one.result_id)
     failed = {"status": TaskResultStatus.FAILED.value, "finished_at": UtcNow(), "token": 0}
     retrying(lambda: rows.exclude(status=failed["status"]).update(**failed), using)
+    if one.unique in (UNTIL_START, UNTIL_FINISH):  # no attempt comes that would free its key
+        free(one.message_id, using)
     if not retrying(rows.exists, using):
         error = more.get("error")
         kind = type(error)

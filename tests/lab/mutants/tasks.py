@@ -310,4 +310,20 @@ TASKS = [
         f"{TESTS}/test_lost_replies.py::test_a_pause_whose_reply_is_lost_is_said_to_be_done",
         db="mysql",
     ),
+    Mutant(
+        "the-key-of-what-others-have-buried",
+        f"{HERE}/buried.py",
+        "        free(one.message_id, using)\n",
+        "        pass\n",
+        f"{TESTS}/test_unique.py"
+        "::test_a_task_whose_dead_letter_others_have_written_may_be_enqueued_again",
+    ),
+    Mutant(
+        "a-window-ends-with-a-dead-letter",
+        f"{HERE}/buried.py",
+        "if one.unique in (UNTIL_START, UNTIL_FINISH):",
+        "if one.unique:",
+        f"{TESTS}/test_unique.py"
+        "::test_a_window_goes_on_after_a_dead_letter_that_others_have_written",
+    ),
 ]
