@@ -13,6 +13,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.urls import reverse
 
 from streams import consumer, signals
@@ -158,6 +159,21 @@ def test_the_command_deletes_old_rows(work: Any) -> None:
     assert not TaskRun.objects.filter(pk=row.pk).exists()
     with pytest.raises(CommandError):
         run("prune", "--older-than", "2d")  # nobody to ask
+
+
+def test_the_command_does_not_delete_a_task_that_runs_again(work: Any) -> None:
+    """It was chosen because it had ended."""
+    row = failed(work)
+    TaskRun.objects.update(finished_at=UtcNow(-timedelta(days=3)))
+
+    def redriven(execute: Any, statement: str, *about: Any) -> Any:
+        if statement.startswith("DELETE"):
+            TaskRun.objects.filter(pk=row.pk).update(status="RUNNING", finished_at=None)
+        return execute(statement, *about)
+
+    with connection.execute_wrapper(redriven):
+        assert shown("prune", "--older-than", "2d", "--yes")["deleted"] == 0
+    assert TaskRun.objects.get(pk=row.pk).status == "RUNNING"
 
 
 def test_the_pages_show_a_task_and_hide_its_arguments(

@@ -44,5 +44,9 @@ def old_rows(using: str, status: str, age: timedelta) -> QuerySet[TaskRun]:
 
 
 def prune(using: str, status: str, age: timedelta, backend: str) -> Iterator[int]:
-    rows = old_rows(using, status, age).filter(backend=backend)
+    return delete_ended(old_rows(using, status, age).filter(backend=backend), using)
+
+
+def delete_ended(rows: QuerySet[TaskRun], using: str) -> Iterator[int]:
+    """Delete ``rows``, but for those that run again by then; yield how many each batch has."""
     return delete_all(rows.order_by("finished_at"), using, ENDED)

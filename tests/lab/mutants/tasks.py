@@ -326,4 +326,11 @@ TASKS = [
         f"{TESTS}/test_unique.py"
         "::test_a_window_goes_on_after_a_dead_letter_that_others_have_written",
     ),
+    Mutant(
+        "a-row-deleted-though-it-runs-again",
+        f"{HERE}/prune.py",
+        'rows.order_by("finished_at"), using, ENDED)',
+        'rows.order_by("finished_at"), using)',
+        f"{TESTS}/test_operating.py::test_the_command_does_not_delete_a_task_that_runs_again",
+    ),
 ]

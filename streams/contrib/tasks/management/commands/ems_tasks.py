@@ -12,8 +12,7 @@ from streams.contrib.tasks.cancelling import cancel_task
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.models import TaskRun
 from streams.contrib.tasks.nouns import TaskHead, TaskShown
-from streams.contrib.tasks.prune import old_rows
-from streams.database.batches import delete_all
+from streams.contrib.tasks.prune import delete_ended, old_rows
 from streams.durations import parse_duration
 from streams.management.acts import ActVerbs
 from streams.management.base import add_dry_run, add_limit, add_watch, add_yes
@@ -114,7 +113,7 @@ class Command(ActVerbs):
                 continue
             self.confirm("Delete the rows of these tasks?", yes=yes)
             yes = True
-            for deleted in delete_all(rows.order_by("finished_at"), self.using):
+            for deleted in delete_ended(rows, self.using):
                 number += deleted
                 self.progress(f"{number:,} deleted")
         self.progress("")
