@@ -112,6 +112,18 @@ def test_a_redriven_task_that_waits_for_a_slot_has_all_its_attempts(
     assert (result.status, result.attempts) == ("FAILED", 4)
 
 
+def test_a_task_whose_key_cannot_be_told_fails_as_often_as_it_may(work: Any) -> None:
+    result = work.limited_by_id.enqueue({})
+    for _attempt in range(3):
+        drain()
+        advance(timedelta(seconds=5))
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 2)
+    assert result.errors[0].exception_class is KeyError
+    assert not RetryMessage.objects.exists()
+    assert not TaskSlot.objects.exists()
+
+
 @pytest.mark.parametrize(
     "wrong", [{"limit": 0}, {"limit": True}, {"limit_key": "one"}, {"limit": 1, "limit_key": "no"}]
 )

@@ -184,6 +184,12 @@ def note_now(context: Any) -> None:
 
 
 @task
+@options(limit=1, limit_key=lambda account: account["id"], max_attempts=2, backoff=0)
+def limited_by_id(account: Any) -> None:
+    note.func(account["id"])
+
+
+@task
 @options(limit=2, limit_key="account", max_attempts=5, backoff=0)
 def limited(account: int, number: int = 0) -> None:
     """Note when it begins and when it ends, by the clock of the host."""

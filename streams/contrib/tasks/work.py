@@ -103,7 +103,11 @@ class _Attempt:
         limit = getattr(result.task, "limit", None) if result else None
         if result is None or limit is None:
             return None
-        key = key_of(result.task, result.args, result.kwargs)
+        try:
+            key = key_of(result.task, result.args, result.kwargs)
+        except Exception as error:  # noqa: BLE001 - limit_key may be a function of the project
+            self._unknown = error
+            return None
         return HeldSlot(self._record, key, limit, self._record.token)
 
     def _takes(self, slot: HeldSlot) -> bool:

@@ -1102,7 +1102,7 @@ PURGE = [
     Mutant(
         "frozen-send-to-a-deleted-topic",
         "streams/produce/access.py",
-        "        withdrawn = _withdraw(ids, alias)\n",
+        "        withdrawn = retrying(_withdraw, alias, ids, alias)\n",
         "        withdrawn = False\n",
         "tests/guarantees/test_topic_lifecycle.py"
         "::test_a_send_that_is_frozen_while_its_topic_is_deleted_raises",

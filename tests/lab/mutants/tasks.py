@@ -333,4 +333,12 @@ TASKS = [
         'rows.order_by("finished_at"), using)',
         f"{TESTS}/test_operating.py::test_the_command_does_not_delete_a_task_that_runs_again",
     ),
+    Mutant(
+        "a-key-of-a-limit-that-fails-for-ever",
+        "streams/contrib/tasks/work.py",
+        "        except Exception as error:  # noqa: BLE001 - limit_key may be",
+        "        except ArithmeticError as error:  # noqa: BLE001 - limit_key may be",
+        "tests/tasks_/test_limits.py"
+        "::test_a_task_whose_key_cannot_be_told_fails_as_often_as_it_may",
+    ),
 ]
