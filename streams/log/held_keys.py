@@ -77,11 +77,14 @@ def _read(
     return {key: LockedKey(head, pk, bool(dead)) for key, head, pk, dead in rows}
 
 
-def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
+def wait(
+    place: GroupPartition, rows: Sequence[KeyedRow], using: str, *, replays: bool = False
+) -> None:
     """Write ``rows``, in the order of their offsets: each key is held by the first of them.
 
-    Behind a message that holds a key already, all are parked. The caller has the locks of the
-    cursors of the place, but for those of other replays.
+    Behind a message that holds a key already, all others are parked. ``replays`` tells whether a
+    replay gave them out. The caller has the locks of the cursors of the place, but for those of
+    other replays.
     """
     vendor = connections[using].vendor
     hashes = {row.key_hash for row in rows}
@@ -93,17 +96,18 @@ def wait(place: GroupPartition, rows: Sequence[KeyedRow], using: str) -> None:
             holds = [*place, key, one.key, one.again.offset, one.dead]
             execute(using, sql.HOLD[vendor], holds)
         execute(using, sql.SOME_HELD, place)
-    again = [
-        replace(
-            row.again,
-            key_hash=row.key_hash,
-            parked=row.key_hash in heads or row is not first[row.key_hash],
-        )
-        for row in rows
-        # A replay may come to the one that holds a key: it waits for its time already.
-        if not row.dead
-        if row.key_hash not in heads or heads[row.key_hash].head != row.again.offset
-    ]
+    again: list[Again] = []
+    for row in rows:
+        head = heads.get(row.key_hash)
+        leads = row is first[row.key_hash] if head is None else row.again.offset == head.head
+        # The head waits for its time already; or for its redrive, if it is dead, as after a reset
+        # that has left its key with an edited letter. A replay of a dead one is handled in its
+        # place: it holds the key as a retry, and its letter stays.
+        if row.dead or (head and leads and not (head.dead and replays)):
+            continue
+        if head and leads:
+            execute(using, sql.DEAD_HEAD, [False, head.pk])
+        again.append(replace(row.again, key_hash=row.key_hash, parked=not leads))
     RetryMessage.objects.using(using).schedule(place.group, place.partition, again)
 
 

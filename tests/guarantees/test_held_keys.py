@@ -376,6 +376,11 @@ def reset(to: str) -> None:
     ResetGroup(to=to).run(ConsumerGroup.objects.get(), "default", Consent("me"))
 
 
+def replay(start: str, end: str) -> None:
+    part = ReplayToGroup.of({"from": start, "to": end})
+    part.run(ConsumerGroup.objects.get(), "default", Consent("me"))
+
+
 def test_a_purge_keeps_what_is_parked():
     handler = registered(Recorder(a0=1))
     sent("a0", "a1", "b2", "a3", "b4")
@@ -423,9 +428,7 @@ def test_a_replay_parks_behind_the_keys_that_are_held():
     handler = registered(Recorder(a1=1))
     sent("a0", "a1", "a2", "b3")
     drain()
-    ReplayToGroup.of({"from": "0", "to": "4"}).run(
-        ConsumerGroup.objects.get(), "default", Consent("me")
-    )
+    replay("0", "4")
     drain()
     assert handler.done == ["a0", "b3", "b3"]
     sweep("default")
@@ -519,6 +522,48 @@ class TestADeadLetterThatHolds:
         redrive(letter)
         drain()
         assert handler.of("a") == ["a0", "a1", "a3"]
+        assert audit("default") == []
+
+    def test_is_handled_in_its_order_by_a_replay_and_stays_a_letter(self):
+        handler = self.dead()
+        replay("0", "2")
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert not HeldKey.objects.exists()
+        assert not RetryMessage.objects.exists()
+        assert DeadMessage.objects.waiting().count() == 1
+        assert audit("default") == []
+
+    def test_holds_its_key_while_a_replay_of_it_fails_and_when_it_dies_again(self):
+        handler = self.dead()
+        handler.failures["a0"] = 2
+        replay("0", "1")
+        drain()
+        sweep("default")
+        assert (handler.of("a"), holds(), parked()) == ([], {"a": 0}, [1, 3])
+        assert not HeldKey.objects.get().dead
+        advance(MINUTE)
+        drain()
+        sweep("default")
+        assert (handler.of("a"), holds(), parked()) == ([], {"a": 0}, [1, 3])
+        first, second = DeadMessage.objects.waiting().order_by("pk")
+        assert first.discard()
+        sweep("default")
+        assert holds() == {"a": 0}
+        assert redrive(second)
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert audit("default") == []
+
+    def test_that_is_redriven_while_its_replay_waits_is_handled_once(self):
+        handler = self.dead()
+        handler.failures["a0"] = 1
+        replay("0", "1")
+        drain()
+        assert redrive(DeadMessage.objects.get())
+        drain()
+        assert handler.of("a") == ["a0", "a1", "a3"]
+        assert not HeldKey.objects.exists()
         assert audit("default") == []
 
     def test_a_repair_of_its_key_changes_nothing(self):

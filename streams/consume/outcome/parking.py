@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from streams.consume.outcome.failure import Judged
 from streams.log.held_keys import GroupPartition, KeyedRow, wait
 from streams.log.keys import keys_of
-from streams.models import Again, Cursor, Delivery, Message, RetryMessage
+from streams.models import Again, Cursor, Delivery, Kind, Message, RetryMessage
 from streams.models.retry import CHUNK
 from streams.rules.key import key_hash
 
@@ -47,7 +47,7 @@ class Parking:
         """
         place = GroupPartition(delivery.group_id, delivery.partition_id)
         if self.waiting:
-            wait(place, self.waiting, delivery.using)
+            wait(place, self.waiting, delivery.using, replays=delivery.kind == Kind.REPLAY)
         RetryMessage.objects.using(delivery.using).schedule(*place, self.keyless)
         if cursor is None:
             return

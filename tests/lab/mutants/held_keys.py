@@ -57,8 +57,8 @@ HELD_KEYS = [
     Mutant(
         "all-that-waits-is-due",
         HELD,
-        "parked=row.key_hash in heads or row is not first[row.key_hash],",
-        "parked=False,",
+        "parked=not leads)",
+        "parked=False)",
         f"{KEPT}::test_a_failed_message_holds_back_those_of_its_key_alone",
     ),
     Mutant(
@@ -160,6 +160,29 @@ HELD_KEYS = [
         "[Again(letter.offset, 1, key_hash=key)]",
         "[Again(letter.offset, 1)]",
         f"{KEPT}::TestADeadLetterThatHolds::test_is_handled_in_its_order_once_it_is_redriven",
+    ),
+    Mutant(
+        "a-replay-of-a-dead-letter-that-holds-dropped",
+        HELD,
+        "(head and leads and not (head.dead and replays))",
+        "(head and leads)",
+        f"{KEPT}::TestADeadLetterThatHolds"
+        "::test_is_handled_in_its_order_by_a_replay_and_stays_a_letter",
+    ),
+    Mutant(
+        "a-reset-gives-out-what-an-edited-letter-holds",
+        HELD,
+        "(head and leads and not (head.dead and replays))",
+        "(head and leads and not head.dead)",
+        f"{KEPT}::TestADeadLetterThatHolds::test_that_was_edited_holds_its_key_through_a_reset",
+    ),
+    Mutant(
+        "a-key-of-a-dead-letter-that-is-replayed-says-dead",
+        HELD,
+        "            execute(using, sql.DEAD_HEAD, [False, head.pk])\n",
+        "            pass\n",
+        f"{KEPT}::TestADeadLetterThatHolds"
+        "::test_holds_its_key_while_a_replay_of_it_fails_and_when_it_dies_again",
     ),
     Mutant(
         "a-sweep-lets-go-what-a-letter-holds",
