@@ -150,6 +150,7 @@ class Calls(ABC):
                 ended = messages[-1].offset + 1
                 if failed:
                     failed, ended = self._until_away(failed, ended)
+                    failed = self._judged(failed)
                 with self._ending:
                     if failed:
                         self._failures += failed
@@ -180,6 +181,10 @@ class Calls(ABC):
         assert isinstance(first.error, ResourceAway)  # noqa: S101 - for mypy
         self.away = first.error
         return [one for one in failed if one.offset < first.offset], first.offset
+
+    def _judged(self, failed: list[Failure]) -> list[Failure]:
+        """Return the failures of a call, judged if another thread may settle them."""
+        return failed
 
     def _settles_now(self) -> bool:
         checkpoint = time.monotonic() - self._settled > CHECKPOINT_SECONDS

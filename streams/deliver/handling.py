@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from streams.api import ReceivedMessage
 from streams.consume.limits import Limits
 from streams.consume.outcome import notices
 from streams.consume.outcome.expire import was_given_up
-from streams.consume.outcome.failure import Failure
+from streams.consume.outcome.failure import Failure, judge
 from streams.consume.outcome.settle import keep_below, lock_cursor, lock_held, release
 from streams.consume.registry import Registration
 from streams.consume.session import say, spoilt
@@ -233,6 +234,14 @@ class Handling(Calls):
                     self.outcome.released += rest
         finally:
             self._ending.release()
+
+    def _judged(self, failed: list[Failure]) -> list[Failure]:
+        """Judge the failures here: share() runs in another thread, and locks the delivery."""
+        if self.ordered:  # it does not share, and those after the first failure are not judged
+            return failed
+        attempt, limits = self.delivery.attempt, self.limits
+        judged = [judge(one, attempt, limits.max_retries, limits.retry) for one in failed]
+        return [replace(one.failure, follows=one.follows) for one in judged]
 
     def _settle_ended(self) -> None:
         """Settle what has ended, for its holder, who is in a call; the caller has ``_ending``."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from streams import Outgoing, consumer, send_many
 from streams.consume.outcome.failure import ProcessDied
@@ -31,6 +31,7 @@ from streams.testing import advance, drain
 from tests.consuming import LONG_AFTER, Process
 from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
 from tests.proxy import Proxy
+from tests.sessions import Session
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -115,11 +116,12 @@ class Third:
         in_thread: InThread,
         monkeypatch: pytest.MonkeyPatch,
         before_the_look: Callable[[], None] = lambda: None,
+        **options: Any,
     ) -> None:
         self.began, self.end = threading.Event(), threading.Event()
         self.handled: list[int] = []
 
-        @consumer("orders", group="mail", consume_timeout=1800)
+        @consumer("orders", group="mail", consume_timeout=1800, **options)
         def handle(message: Any) -> None:
             if message.offset == 1 and message.attempt == 1:
                 raise ValueError("no")
@@ -186,6 +188,41 @@ def test_who_comes_to_settle_a_moment_later_settles_the_rest(third: Third) -> No
     assert RetryMessage.objects.get() == settled
     assert Delivery.objects.held().get().failed == 1
     third.finish()
+
+
+class Asked:
+    """A retry policy that notes who asks it about a ValueError, and whether a row is locked."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.free: list[bool] = []
+
+    def delay_after(self, attempt: int, error: BaseException) -> timedelta:
+        if not isinstance(error, ValueError):
+            return timedelta(minutes=1)
+        self.threads.append(threading.current_thread().name)
+        other = Session()
+        try:
+            other.execute("SELECT id FROM ems_topic_group_log FOR UPDATE NOWAIT")
+        except OperationalError:
+            self.free.append(False)
+        else:
+            self.free.append(True)
+        finally:
+            other.close()
+        return timedelta(minutes=1)
+
+
+@pytest.mark.mysql
+def test_the_retry_policy_is_asked_once_by_the_thread_of_the_call_and_under_no_lock(
+    in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = Third(in_thread, monkeypatch, retry=(policy := Asked()))
+    assert Delivery.objects.held().get().failed == 1
+    third.finish()
+    assert policy.free == [True]
+    assert policy.threads != [threading.current_thread().name]
+    assert RetryMessage.objects.filter(due_at__gt=UtcNow(timedelta(seconds=30))).count() == 1
 
 
 @pytest.mark.mysql

@@ -79,10 +79,11 @@ class SkippedByOperator(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """An offset whose handler raised, and the error."""
+    """An offset whose handler raised, and the error; ``follows`` is set once it was judged."""
 
     offset: int
     error: BaseException
+    follows: Again | Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -109,12 +110,15 @@ class Judged:
 def judge(failure: Failure, attempt: int, max_retries: int, policy: RetryPolicy) -> Judged:
     """Say what follows from the failed attempt ``attempt`` (from 1).
 
-    It asks ``policy``, which may be the project's own code, so do not call it under a lock of EMS.
+    It asks ``policy``, which may be the project's own code, so do not call it under a lock of EMS,
+    unless the failure was judged before: then nobody is asked again.
     """
     offset, error = failure.offset, failure.error
     if isinstance(error, Postpone):
         again = Again(offset, attempt, error.delay, describe(error))
         return Judged(failure, again, postponed=True)
+    if failure.follows is not None:
+        return Judged(failure, failure.follows)
     if not isinstance(error, Reject) and not exhausted(attempt, max_retries):
         delay = error.delay if isinstance(error, Retry) else None
         if delay is None:

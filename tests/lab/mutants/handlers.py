@@ -172,6 +172,15 @@ HANDLERS = [
         f"{GIVE_UP}::test_calls_that_ended_before_it_have_the_outcome_that_they_had",
     ),
     Mutant(
+        "a-policy-asked-under-a-lock",
+        HANDLING,
+        "        if self.ordered:  # it does not share",
+        "        if True:  # it does not share",
+        f"{GIVE_UP}::test_the_retry_policy_is_asked_once_by_the_thread_of_the_call"
+        "_and_under_no_lock",
+        "mysql",
+    ),
+    Mutant(
         "settled-twice-for-its-holder",
         HANDLING,
         "if one.offset >= self.delivery.progress",
