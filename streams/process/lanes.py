@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import Error, close_old_connections, connections, reset_queries
 
 from streams.consume.event_loop import with_event_loop
 from streams.deliver.lanes import Lane
@@ -42,7 +44,7 @@ def _end(lanes: Sequence[Lane]) -> None:
 
 def _run(lane: Lane, runtime: Runtime, feed: RunningGroup) -> None:
     def work() -> None:
-        _make_calls(lane, runtime, feed)
+        _make_calls(lane, runtime)
 
     work_on(runtime.using)
     if feed.registration.asynchronous:
@@ -51,7 +53,7 @@ def _run(lane: Lane, runtime: Runtime, feed: RunningGroup) -> None:
         work()
 
 
-def _make_calls(lane: Lane, runtime: Runtime, feed: RunningGroup) -> None:
+def _make_calls(lane: Lane, runtime: Runtime) -> None:
     try:
         while True:
             try:
@@ -61,8 +63,12 @@ def _make_calls(lane: Lane, runtime: Runtime, feed: RunningGroup) -> None:
                 continue
             if call is None:
                 return
-            runtime.idle_limit.allow(feed.consume_timeout())
-            close_old_connections()
+            # The claim waits for the end of the call, which the call itself reports. So nothing is
+            # read before it, and it is made also after a loss of the connection: whoever needs
+            # it opens it anew.
+            with suppress(Error):
+                runtime.idle_limit.allow(timedelta(0))  # its claim has allowed its consume_timeout
+                close_old_connections()
             reset_queries()
             call()
             del call  # its message is let go

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connections
 
 from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, runtime_settings, send_many
 from streams.chaos.forks import in_fork
@@ -122,6 +123,48 @@ def test_as_many_keys_run_at_once_as_there_are_lanes() -> None:
     assert process.feed.totals.done == 12
     assert [row.state for row in Delivery.objects.all()] == [State.DONE]
     assert audit("default") == []
+
+
+def test_a_call_is_made_although_its_lane_cannot_reach_the_database_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without its end the claim would wait for ever, and its lease be extended."""
+    seen: list[str] = []
+    process: list[Process] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        ConsumerGroup.objects.update(paused=True)
+        feed = process[0].feed
+        feed._fresh_until = 0.0
+        assert feed.limits() is None
+        runtime_settings.forget()
+
+    def lost() -> None:
+        raise OperationalError(2006, "Server has gone away")
+
+    def away(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if "ems_system_config" in sql and "-lane-" in threading.current_thread().name:
+            lost()
+        return execute(sql, *rest)
+
+    def consume() -> None:
+        process[0].worker.step()
+        connections.close_all()
+
+    registered(handle, lanes=2)
+    sent("a0", "a1", "a2")
+    sequence("default")
+    process.append(Process("mail"))
+    monkeypatch.setattr("streams.process.lanes.close_old_connections", lost)
+    # The pool of in_thread would wait for it without an end.
+    thread = threading.Thread(target=consume, daemon=True)
+    with statements(away):
+        thread.start()
+        thread.join(20)
+    assert seen == ["a0", "a1", "a2"]
+    assert not thread.is_alive()
+    assert Delivery.objects.get().state == State.DONE
 
 
 def test_a_key_is_in_one_lane_at_a_time_and_in_its_order() -> None:

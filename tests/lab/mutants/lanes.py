@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.lab.mutants.mutant import Mutant
 
 LANES = "streams/deliver/lanes.py"
+THREADS = "streams/process/lanes.py"
 EXPIRE = "streams/consume/outcome/expire.py"
 CLOSING = "streams/deliver/closing.py"
 KEPT = "tests/guarantees/test_lanes.py"
@@ -23,6 +24,13 @@ OF_LANES = [
         "            self._busy.add(one.key)\n",
         "            pass\n",
         f"{KEPT}::test_a_key_is_in_one_lane_at_a_time_and_in_its_order",
+    ),
+    Mutant(
+        "a-lane-that-ends-with-its-connection",
+        THREADS,
+        "            with suppress(Error):\n",
+        "            if True:\n",
+        f"{KEPT}::test_a_call_is_made_although_its_lane_cannot_reach_the_database_before_it",
     ),
     Mutant(
         "a-failed-key-goes-on-in-lanes",
