@@ -19,7 +19,6 @@ from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.held_back import held_back
 from streams.deliver.pace import Pace
 from streams.deliver.starts import Starts
-from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable
 from streams.log.sequencer import Pass, sequence_sent
@@ -150,18 +149,15 @@ class Claimer:
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
         """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
 
-        Raises LeaseLost if the claim expired before its row could be read.
+        Its row is as it was when it was claimed.
         """
         self.more = True
-        delivery = self._adopting(lambda: self._claim_retry(timeout))
+        rows: list[RetryMessage] = []
+        delivery = self._adopting(lambda: self._claim_retry(timeout, rows))
         self._retries_at = 0.0 if delivery else time.monotonic() + RETRY_LOOK_SECONDS
         if delivery is None:
             return None
-        held = self._retries().filter(delivery=delivery.pk, offset=delivery.first_offset)
-        rows = retrying(list, self.using, held)
-        if not rows:  # this process was frozen meanwhile, and a sweep has expired its delivery
-            raise LeaseLost
-        return delivery, rows[0]
+        return delivery, rows[-1]  # of the last try, which is also the one that may be adopted
 
     def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:
         def again() -> Delivery | None:
@@ -352,7 +348,8 @@ class Claimer:
             execute(self.using, sql.HOLD_CURSOR, [delivery.pk, cursor_id])
         return delivery
 
-    def _claim_retry(self, timeout: timedelta) -> Delivery | None:
+    def _claim_retry(self, timeout: timedelta, read: list[RetryMessage]) -> Delivery | None:
+        """Claim a retry, whose row is added to ``read``."""
         vendor = connections[self.using].vendor
         if self.starts.held or not fetch(self.using, sql.ANY_DUE_RETRY[vendor], [self.group.pk]):
             return None
@@ -363,6 +360,7 @@ class Claimer:
             if not self.starts.cut(0, 1):
                 return None
             row = self._retries().select_related("partition").get(pk=locked[0][0])
+            read.append(row)
             delivery = self._insert(
                 Kind.RETRY, row.partition, row.offset, row.offset + 1, row.attempt, timeout
             )
@@ -370,6 +368,7 @@ class Claimer:
             # group's retries.
             rows = RetryMessage.objects.using(self.using).filter(pk=row.pk)
             rows.update(delivery=delivery.pk)
+            row.delivery_id = delivery.pk
             return delivery
 
     def _insert(

@@ -78,7 +78,8 @@ def stored_messages(
 
 def message_in_dead_letter(letter_id: int, using: str) -> list[StoredMessage]:
     """Return the copy of the message that a dead letter keeps; [] if the letter is gone."""
-    return list(map(StoredMessage._make, fetch(using, sql.BODY_OF_DEAD, [letter_id])))
+    with own_transaction(using):  # another read may go to a replica, which may have an older copy
+        return list(map(StoredMessage._make, fetch(using, sql.BODY_OF_DEAD, [letter_id])))
 
 
 def _read(statement: Mapping[str, str], place: tuple[int, ...], using: str) -> list[StoredMessage]:

@@ -131,18 +131,19 @@ def _create(name: str, using: str, create: bool | None = None) -> TopicInfo:
     validated_name(name, "topic", conf.longest_name(MAX_NAME))
 
     def work() -> TopicInfo:
+        # Read in a transaction: another read may go to a replica that does not have it yet.
         try:
             with own_transaction(using):
                 Topic.objects.using(using).create(name=name)
                 announce_topic(name, using)
+                info = _read(name, using)
         except IntegrityError:
             # Another process has created it at the same time, unless it cannot be created at all.
-            if info := _read(name, using):
-                return info
-            raise
-        info = _read(name, using)
-        if info is None:
-            raise UnknownTopic(f"The topic {name!r} was deleted while it was created.")
+            with own_transaction(using):
+                info = _read(name, using)
+            if info is None:
+                raise
+        assert info is not None  # noqa: S101 - for mypy
         return info
 
     return retrying(work, using)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streams.consume.outcome.failure import Judged
+from streams.database.transactions import own_transaction
 from streams.log.held_keys import GroupPartition, KeyedRow, wait
 from streams.log.keys import keys_of
 from streams.models import Again, Cursor, Delivery, Kind, Message, RetryMessage
@@ -97,6 +98,9 @@ def parking(
     by_offset = {one.failure.offset: one for one in judged}
     first = min((*by_offset, *parks))
     keys = keys_of(delivery.partition_id, first, stop, delivery.using)
+    if len(keys) < stop - first:  # the read may have gone to a replica that is behind
+        with own_transaction(delivery.using):
+            keys = keys_of(delivery.partition_id, first, stop, delivery.using)
     kept: list[Judged] = []
     waiting: list[KeyedRow] = []
     keyless: list[Again] = []

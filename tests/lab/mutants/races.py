@@ -20,6 +20,7 @@ REWOUND = "tests/guarantees/test_rewound_logs.py"
 TOGETHERS = "tests/concurrency/test_together.py"
 ROLLED_BACK = "tests/contract/test_rolled_back_acts.py"
 SETTLEMENTS = "tests/guarantees/test_mutants_settle.py"
+SPLIT = "tests/guarantees/test_split_reads.py"
 
 RACES = [
     # Its offsets would be nobody's until the deadline.
@@ -253,5 +254,38 @@ RACES = [
         "if unknown or len(together) == 1:",
         "if True:",
         f"{TOGETHERS}::test_an_error_of_a_statement_of_several_is_that_of_the_message_that_has_it",
+    ),
+    # A plain read may come from a replica that is a commit behind.
+    Mutant(
+        "a-retry-read-after-its-claim",
+        CLAIM,
+        "        return delivery, rows[-1]",
+        "        return delivery, self._retries().get(delivery=delivery.pk)",
+        f"{SPLIT}::test_a_failed_message_gets_its_second_attempt",
+        "mysql",
+    ),
+    Mutant(
+        "a-new-topic-read-on-a-replica",
+        "streams/log/topics.py",
+        "            with own_transaction(using):\n                info = _read(name, using)\n",
+        "            if True:\n                info = _read(name, using)\n",
+        f"{SPLIT}::test_the_first_send_to_a_topic_finds_it",
+        "mysql",
+    ),
+    Mutant(
+        "an-edited-letter-read-on-a-replica",
+        "streams/log/bodies.py",
+        "    with own_transaction(using):  # another read",
+        "    if True:  # another read",
+        f"{SPLIT}::test_the_copy_of_an_edited_letter_is_the_edited_one",
+        "mysql",
+    ),
+    Mutant(
+        "keys-that-a-replica-does-not-have-yet",
+        "streams/consume/outcome/parking.py",
+        "    if len(keys) < stop - first:",
+        "    if False:",
+        f"{SPLIT}::test_a_failed_message_holds_its_key",
+        "mysql",
     ),
 ]
