@@ -56,7 +56,10 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
     done = set()
     for job in JOBS:
         of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
-        ends = of_job.filter(state=RunState.DONE).values_list("now", "finished_at").first()
+        # One that has computed the past once more has a beginning and no end: the job has got no
+        # further. The first windows of a long traffic have neither.
+        ended = of_job.filter(state=RunState.DONE).exclude(since__isnull=False, until__isnull=True)
+        ends = ended.values_list("now", "finished_at").first()
         if ends is not None:
             done.add(job)
         # One that was never done is as old as its first try.

@@ -206,7 +206,8 @@ class _Reader:
     def failures(self) -> Pairs:
         """Return the failed attempts as Spark has counted them.
 
-        That is a job of its own: if it does not get on, those of the newest time are unknown.
+        That is a job of its own: if it does not get on, those of the newest time are unknown. If
+        nothing says how far it has got, all are.
         """
         minutes = ErrorClass.objects.using(self.site.using)
         sums = ErrorLevel.objects.using(self.site.using)
@@ -217,9 +218,9 @@ class _Reader:
                 counts[topics[group], span] += int(failed)
         found = self.counted(lambda pk, span: counts[pk, span])
         ends = pipeline(self.site.using, self.site.now, "consumption").until
-        if ends is None or self.until - ends <= LATE:
+        if ends is not None and self.until - ends <= LATE:
             return found
-        is_known = self.since - ends <= LATE
+        is_known = ends is not None and self.since - ends <= LATE
         return {pk: (None, before if is_known else None) for pk, (_now, before) in found.items()}
 
     def lag(self) -> Pairs:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Max, Sum
+from django.db.models import Max, Subquery, Sum
 
 from monitoring.live.levels import TimeSpan, levels
 from monitoring.models import Grain, Latency, Leg, Run, RunState, Traffic, TrafficLevel
@@ -37,14 +37,16 @@ class Percentiles:
 
 def pipeline(using: str, now: datetime, job: str = "traffic") -> Pipeline:
     """Return how fresh the roll-ups of a job are, by one statement."""
-    runs = Run.objects.using(using).filter(job=job)
-    newest = runs.order_by("-pk")[:20].values_list("state", "until", "finished_at", "error")
-    rows: Sequence[tuple[str, datetime | None, datetime | None, str]] = list(newest)
-    done = next((row for row in rows if row[0] == RunState.DONE), None)
-    error = rows[0][3] if rows and rows[0][0] == RunState.FAILED else ""
-    if done is None or done[2] is None:
-        return Pipeline(None, None, bool(rows), error)
-    return Pipeline(done[1], done[2], now - done[2] > LATE, error)
+    runs = Run.objects.using(using).filter(job=job).order_by("-pk")
+    # However many have failed since; one that has computed the past once more has no ``until``.
+    done = runs.filter(state=RunState.DONE, until__isnull=False)
+    ends = Subquery(done.values("until")[:1]), Subquery(done.values("finished_at")[:1])
+    newest = runs.values_list("state", "error", *ends).first()
+    if newest is None:
+        return Pipeline(None, None, is_late=False)
+    state, error, until, finished_at = newest
+    is_late = finished_at is None or now - finished_at > LATE
+    return Pipeline(until, finished_at, is_late, error if state == RunState.FAILED else "")
 
 
 def percentiles(using: str, now: datetime, groups: Sequence[int]) -> dict[int, Percentiles]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -177,6 +177,28 @@ def test_without_figures_the_page_says_why(browser) -> None:  # noqa: F811
     rolled_up()
     html = browser.get(page("consumption", group.pk)).text
     assert "Nothing was handled in this range. Spark has counted until" in html
+
+
+@pytest.mark.every_database
+@pytest.mark.parametrize(("state", "count"), [("failed", 20), ("done", 1)])
+def test_what_was_counted_is_shown_whatever_runs_without_an_end_came_later(
+    browser,  # noqa: F811
+    state: str,
+    count: int,
+) -> None:
+    """A run that has failed has no end; nor has one that has computed the past once more."""
+    group = make("orders", "mail")
+    minute(group, ago(5 * MINUTE), consumed=10)
+    rolled_up()
+    ends = Run.objects.get().until
+    now = database_now("default")
+    later = {"job": "consumption", "state": state, "since": ago(HOUR), "finished_at": now}
+    Run.objects.bulk_create(Run(**later) for _ in range(count))
+    html = browser.get(page("consumption", group.pk)).text
+    assert "has not counted yet" not in html
+    assert CLIENT in html
+    found = figures(browser, "consumption", group.pk)
+    assert datetime.fromisoformat(found["rolled_up_until"]) == ends
 
 
 @pytest.mark.parametrize("asked", ["1h", "90d"])

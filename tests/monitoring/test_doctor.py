@@ -91,6 +91,19 @@ def test_one_job_that_fails_is_a_warning_however_well_the_others_do() -> None:
     assert rollups().hint == "OSError: gone"
 
 
+def test_a_run_that_has_computed_the_past_once_more_has_got_no_further() -> None:
+    """It has a beginning and no end; the first windows of a long traffic have neither."""
+    run("done", 1)
+    Run.objects.create(job="consumption", state="done", until=ago(40), finished_at=ago(40))
+    Run.objects.create(job="consumption", state="done", since=ago(90), finished_at=ago(1))
+    assert (rollups().level, rollups().text) == (
+        WARNING,
+        "consumption: the last one is 40 min old.",
+    )
+    Run.objects.filter(job="consumption").delete()
+    assert rollups().text[:4] == "ran "
+
+
 def test_a_job_that_was_never_done_is_as_old_as_its_first_try() -> None:
     run("done", 1)
     Run.objects.create(job="consumption", state="failed", started_at=ago(40), error="no")

@@ -49,7 +49,8 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 def until() -> datetime:
     """Spark has counted until this minute, and from long before on."""
     found = floor(database_now("default"), 1)
-    Run.objects.create(job="traffic", state="done", until=found, finished_at=found)
+    for job in ("traffic", "consumption"):
+        Run.objects.create(job=job, state="done", until=found, finished_at=found)
     start = floor(found, 60) - 30 * DAY
     sums = {"partition": Partition(pk=999), "messages": 0, "bytes": 0, "delayed": 0}
     TrafficLevel.objects.create(grain=Grain.HOUR, start=start, **sums)
@@ -217,13 +218,40 @@ def test_failures_are_unknown_where_the_consumption_is_not_counted(
     added_up(ErrorLevel, until - 65 * MINUTE, place, {"failed": 7, "dead": 0})
     ends = until - 60 * MINUTE
     Run.objects.create(job="consumption", state="done", until=ends, finished_at=ends)
-    Run.objects.create(job="consumption", state="failed", error="OSError: the disk is full")
+    failed = {"job": "consumption", "state": "failed", "error": "OSError: the disk is full"}
+    Run.objects.bulk_create(Run(**failed) for _ in range(20))
+    again = {"job": "consumption", "state": "done", "since": ends, "finished_at": until}
+    Run.objects.create(**again)  # of the past once more: it has no end
     (one,) = ranks(browser)
     assert one["messages"]["now"] == 30
     assert one["failures"] == {"now": None, "before": 7, "change": None}
     Run.objects.create(job="consumption", state="done", until=until, finished_at=until)
     (one,) = ranks(browser)
     assert one["failures"] == {"now": 0, "before": 7, "change": -1.0}
+
+
+def test_failures_are_unknown_where_nothing_says_how_far_they_are_counted(
+    browser,  # noqa: F811
+    until: datetime,
+) -> None:
+    topic("orders", 30, 30, until)
+    Run.objects.filter(job="consumption").delete()
+    (one,) = ranks(browser)
+    assert one["messages"] == {"now": 30, "before": 30, "change": 0}
+    assert one["failures"] == {"now": None, "before": None, "change": None}
+
+
+def test_the_ranking_is_that_of_spark_whatever_runs_have_failed_since(
+    browser,  # noqa: F811
+    until: datetime,
+) -> None:
+    topic("orders", 30, 30, until)
+    Run.objects.bulk_create(Run(job="traffic", state="failed", error="gone") for _ in range(20))
+    found = figures(browser, "topics")["ranking"]
+    assert (found["by_spark"], found["topics"][0]["bytes"]["now"]) == (True, 30)
+    overview = browser.get(page("changelist")).text
+    assert "Nothing is rolled up yet" not in overview
+    assert "gone" in overview
 
 
 def test_before_spark_has_counted_nothing_is_known(browser, until: datetime) -> None:  # noqa: F811

@@ -81,6 +81,27 @@ ROLL_UPS = [
         f"{RANKING}::test_a_time_before_spark_has_counted_is_unknown_and_not_zero",
     ),
     Mutant(
+        "a-run-of-the-past-hides-how-far-spark-has-counted",
+        "monitoring/live/pipeline.py",
+        ", until__isnull=False)",
+        ")",
+        f"{CONSUMPTION}::test_what_was_counted_is_shown_whatever_runs_without_an_end_came_later",
+    ),
+    Mutant(
+        "failures-that-nobody-has-counted-are-zero",
+        "monitoring/figures/ranking.py",
+        "if ends is not None and self.until",
+        "if ends is None or self.until",
+        f"{RANKING}::test_failures_are_unknown_where_nothing_says_how_far_they_are_counted",
+    ),
+    Mutant(
+        "a-job-that-only-computes-the-past-gets-on",
+        "monitoring/doctor.py",
+        ".exclude(since__isnull=False, until__isnull=True)",
+        "",
+        f"{DOCTOR}::test_a_run_that_has_computed_the_past_once_more_has_got_no_further",
+    ),
+    Mutant(
         "midnight-is-counted-in-its-day-and-by-itself",
         "monitoring/figures/consumption.py",
         "_every(HOUR, since, midnight - HOUR)",
