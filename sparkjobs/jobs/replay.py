@@ -37,6 +37,8 @@ from sparkjobs.source.splits import logs, offset_at
 
 # The batches of a replay in the ledger.
 BEGUN, DONE = -1, 0
+# Characters of a name in the ledger.
+MAX_ENTRY = 190
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -74,7 +76,10 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """One replay. ``entry`` is its name in the ledger, ``mark`` that of its messages."""
+    """One replay. ``entry`` is its name in the ledger, ``mark`` that of its messages.
+
+    ``name`` says all that a replay is: what it was called, its topic, its days and its target.
+    """
 
     config: Config
     topic: str
@@ -94,12 +99,19 @@ class ReplayPlan:
         name: str | None,
     ) -> ReplayPlan:
         target = target or topic
-        text = f"replay {name or f'{topic} {since} {until} to {target}'}"[:190]
+        called = f"{name} " if name else ""
+        text = f"replay {called}{topic} {since} {until} to {target}"
         return cls(config, topic, since, until, target, text)
 
     @property
     def entry(self) -> str:
-        return (self.config.prefix + self.name)[:190]  # the ledger serves all namespaces
+        # The ledger serves all namespaces. No two replays have one entry: the second would send
+        # nothing, or what is left of the first.
+        entry = self.config.prefix + self.name
+        if len(entry) <= MAX_ENTRY:
+            return entry
+        digest = hashlib.sha256(entry.encode()).hexdigest()
+        return f"{entry[: MAX_ENTRY - len(digest) - 1]} {digest}"
 
     @property
     def mark(self) -> str:

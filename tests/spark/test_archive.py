@@ -17,6 +17,7 @@ from sparkjobs.errors import ArchiveDiffers, BadConfig, BadOption, Busy, NotArch
 from streams import Outgoing, send_many
 from streams.log.sequencer import sequence
 from streams.models import Access, Message, Partition, Rewind, Topic
+from streams.rules.names import MAX_NAME
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -60,10 +61,17 @@ def run(spark: Any, config: Config, until: date | None = None) -> list[str]:
     return list(archive(spark, config, until))
 
 
-def replay(spark: Any, config: Config, *, to: str = "flights", name: str | None = None) -> str:
+def replay(
+    spark: Any,
+    config: Config,
+    topic: str = "flights",
+    *,
+    to: str | None = None,
+    name: str | None = None,
+) -> str:
     from sparkjobs.jobs.replay import replay
 
-    return replay(spark, config, "flights", DAYS[0], DAYS[1], to, name)
+    return replay(spark, config, topic, DAYS[0], DAYS[1], to or topic, name)
 
 
 def content(**where: Any) -> list[tuple[Any, ...]]:
@@ -313,6 +321,49 @@ def test_a_replay_that_is_killed_goes_on_where_it_was_and_sends_nothing_twice(
     assert content(offset=None) == expected
     assert [entry.batch for entry in LedgerEntry.objects.all()] == [0]
     assert "was done before" in replay(spark, config)
+
+
+def test_a_name_is_that_of_one_replay_and_another_topic_is_sent_by_its_own(
+    spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the other one was killed and its messages still wait to be sent."""
+    job: Any = import_module("sparkjobs.jobs.replay")
+
+    history()
+    history("orders")
+    run(spark, config)
+
+    def killed(*arguments: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(job, "send", killed)
+        replay(spark, config, name="again")
+    assert ReplayedMessage.objects.count() == 10
+    assert replay(spark, config, "orders", name="again").endswith("10 messages sent")
+    sent = Message.objects.filter(offset=None)
+    assert {one.partition.topic.name for one in sent} == {"orders"}
+    assert {one.producer[:14] for one in sent} == {"replay@orders/"}
+    rest = replay(spark, config, name="again")
+    assert "10 messages sent, the rest of a replay that had begun" in rest
+    assert "10 messages sent" in replay(spark, config, to="orders", name="again")
+    for topic in ("flights", "orders"):
+        assert "was done before" in replay(spark, config, topic, name="again")
+
+
+@pytest.mark.any_database
+def test_replays_to_targets_of_one_long_beginning_are_two(config: Config) -> None:
+    from sparkjobs.jobs.replay import ReplayPlan
+
+    long = "x" * (MAX_NAME - 1)
+    plans = [
+        ReplayPlan.of(config, long, DAYS[0], DAYS[1], long + end, name)
+        for end in "ab"
+        for name in (None, "again", "again" * 40)
+    ]
+    assert len({one.entry for one in plans}) == len({one.mark for one in plans}) == len(plans)
+    assert max(len(one.entry) for one in plans) <= 190
+    assert all(one.entry.startswith("replay ") for one in plans)
 
 
 @pytest.mark.exhaustive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.lab.mutants.mutant import Mutant
 
+ARCHIVE = "tests/spark/test_archive.py"
 COMMIT = "sparkjobs/sink/commit.py"
 REPLICA = "tests/spark/test_replica.py"
 SELECTION = "tests/spark/test_selection.py"
@@ -57,6 +58,20 @@ SPARK = [
         'if config.shard == "*" else ""',
         "tests/spark/test_databases.py::test_the_archive_and_the_lake_of_a_shard_are_in_a_folder"
         "_of_its_own",
+    ),
+    Mutant(
+        "a-name-is-that-of-all-replays",
+        "sparkjobs/jobs/replay.py",
+        'f"replay {called}{topic} {since} {until} to {target}"',
+        """f"replay {called or f'{topic} {since} {until} to {target}'}\"""",
+        f"{ARCHIVE}::test_a_name_is_that_of_one_replay_and_another_topic_is_sent_by_its_own",
+    ),
+    Mutant(
+        "a-long-entry-of-a-replay-is-cut",
+        "sparkjobs/jobs/replay.py",
+        'return f"{entry[: MAX_ENTRY - len(digest) - 1]} {digest}"',
+        "return entry[:MAX_ENTRY]",
+        f"{ARCHIVE}::test_replays_to_targets_of_one_long_beginning_are_two",
     ),
     Mutant(
         "order-ends-at-a-bucket",
