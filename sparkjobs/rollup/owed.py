@@ -33,7 +33,9 @@ _LAST = (
 # deadline or soon after: see jobs/consumption.py. Indexes: ems_log_open, ems_dead_died,
 # ems_run_job.
 UNSETTLED = {
-    vendor: "SELECT EXISTS (SELECT 1 FROM `ems_topic_group_log` WHERE `state` = 'START')"  # noqa: S608 - our words
+    # A range without a token was given back: its messages wait, as others do.
+    vendor: "SELECT EXISTS (SELECT 1 FROM `ems_topic_group_log`"  # noqa: S608 - our words
+    " WHERE `state` = 'START' AND `token` <> '')"
     # What the last runs have seen; without them everything is owed.
     " OR COALESCE(r.`consumption` > r.`backlog`, TRUE)"
     " OR EXISTS (SELECT 1 FROM `ems_topic_group_log` l"

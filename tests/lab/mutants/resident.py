@@ -18,6 +18,13 @@ RESIDENT = [
         "tests/spark/test_owed.py::test_whatever_happens_is_owed",
     ),
     Mutant(
+        "what-was-given-back-starts-spark-for-ever",
+        "sparkjobs/rollup/owed.py",
+        "WHERE `state` = 'START' AND `token` <> '')",
+        "WHERE `state` = 'START')",
+        "tests/spark/test_owed.py::test_a_backlog_that_nobody_works_on_starts_no_spark",
+    ),
+    Mutant(
         "two-services-at-work",
         "sparkjobs/lock.py",
         "                raise busy from error\n",
