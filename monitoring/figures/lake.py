@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from django.db.models import Count, F, Max, Min, Q, Sum
+from django.db.models.functions import Greatest
 
 from monitoring.models.lake import LakeFile, LakePosition
 from streams.models.namespaces import own
@@ -20,7 +21,7 @@ class LakeFigures:
     """How the lake of one topic stands.
 
     ``retired`` files have left it and are deleted a day later. ``behind`` is how many messages of
-    the log are not in it yet; None if it has no position.
+    the log are neither in it nor archived; None if it has no position.
     """
 
     name: str
@@ -42,7 +43,9 @@ def lake_figures(using: str, topic: str = "") -> list[LakeFigures]:
     if topic:
         files = files.filter(topic=topic)
         places = places.filter(partition__topic__name=topic)
-    left = Sum(F("partition__next_offset") - F("next_offset"))
+    # What is archived is not written to the lake any more: see sparkjobs/lake/manifest.py.
+    reached = Greatest(F("next_offset"), F("partition__archived_offset"))
+    left = Sum(F("partition__next_offset") - reached)
     behind = dict(places.order_by().values_list("partition__topic__name").annotate(left=left))
     counted = (
         files.order_by()

@@ -245,6 +245,17 @@ def test_a_topic_has_its_days_its_partitions_and_its_files(user_with):  # noqa: 
     assert found["partitions"][0]["lake_next"] is None
 
 
+@pytest.mark.every_database
+def test_what_the_archive_has_taken_over_does_not_wait_for_the_lake(user_with):  # noqa: F811
+    """The lake begins again behind it: after a pause, it never gets these messages."""
+    for name, archived_offset in (("orders", 20), ("mails", 15), ("stock", 5)):
+        log = partition(name, next_offset=20, archived_offset=archived_offset)
+        LakePosition.objects.create(partition=log, first_offset=0, next_offset=10)
+    found = figures(user_with(*SEE))["lake"]
+    behind = {one["name"]: one["behind"] for one in found}
+    assert behind == {"orders": 0, "mails": 5, "stock": 10}
+
+
 def test_many_topics_of_ninety_days_are_read_by_few_statements(user_with):  # noqa: F811
     many(timezone.now(), 60)
     client = user_with(*SEE)

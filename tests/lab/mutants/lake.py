@@ -16,6 +16,14 @@ LAKE = [
         "::test_without_its_checkpoint_the_lake_is_read_again_and_written_once",
     ),
     Mutant(
+        "what-is-archived-waits-for-the-lake",
+        "monitoring/figures/lake.py",
+        'Greatest(F("next_offset"), F("partition__archived_offset"))',
+        'F("next_offset")',
+        "tests/monitoring/test_archive_page.py"
+        "::test_what_the_archive_has_taken_over_does_not_wait_for_the_lake",
+    ),
+    Mutant(
         "an-hour-falls-with-its-deleted-minutes",
         "sparkjobs/rollup/levels.py",
         "grows = bool(self.add) and not basis",
