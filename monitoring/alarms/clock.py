@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+from django.db import Error, connections
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.live.steps import OVERDUE_AFTER, step_states
 from monitoring.models import Run, RunState
+from streams.database.clock import database_now
 from streams.durations import brief
 from streams.models import UtcNow
 from streams.models.step import PURGE
+from streams.sharding import aliases
 
 MINUTE = timedelta(minutes=1)
 # Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
 USED_FOR = timedelta(days=1)
+# No roll-up is late before: Celery beat makes them so seldom.
+ROLLED_UP_EVERY = 5 * MINUTE
 
 
 def step_late(using: str) -> Values:
@@ -33,12 +39,52 @@ def purge_late(using: str) -> Values:
 
 
 def rollup_late(using: str) -> Values:
-    """Return how many minutes ago a roll-up ended; nothing where there was none for USED_FOR."""
-    done = Run.objects.using(using).filter(job="traffic", state=RunState.DONE).order_by("-pk")
-    row = done.annotate(now=UtcNow()).values_list("now", "finished_at").first()
-    if row is None or row[1] is None or row[0] - row[1] > USED_FOR:
+    """Return how many minutes ago each job of the roll-ups ended; nothing if none has for USED_FOR.
+
+    One that has only failed is as old as its first failure. What would be late is unknown while a
+    job of the night is at work, and for a while after: one process may do both in turn.
+    """
+    from monitoring.doctor import JOBS  # it imports the alarms
+
+    # A window that counts old minutes once more has no ``until``: it is no progress.
+    done = Run.objects.using(using).filter(state=RunState.DONE, until__isnull=False)
+    failed = Run.objects.using(using).filter(state=RunState.FAILED)
+    ended: dict[str, timedelta] = {}
+    tried: dict[str, timedelta] = {}
+    for job in JOBS:
+        rows = done.filter(job=job).annotate(now=UtcNow()).order_by("-pk")
+        if row := rows.values_list("now", "finished_at").first():
+            ended[job] = row[0] - row[1]
+            continue
+        rows = failed.filter(job=job).annotate(now=UtcNow()).order_by("pk")
+        if row := rows.values_list("now", "started_at").first():
+            tried[job] = row[0] - row[1]
+    if not ended or min(ended.values()) > USED_FOR:
         return {}
-    return {Subject(name="traffic"): _value((row[0] - row[1]) / MINUTE, row[0] - row[1])}
+    late = {job: age for job, age in (ended | tried).items() if age > ROLLED_UP_EVERY}
+    unknown = set(late) if late and _works_at_night(using) else set()
+    return {
+        Subject(name=job): Value(None) if job in unknown else _value(age / MINUTE, age)
+        for job, age in (ended | tried).items()
+    }
+
+
+def _works_at_night(using: str) -> bool:
+    """Tell whether a job of the night is at work, or was a moment ago, on any alias with topics."""
+    from monitoring.doctor import AT_NIGHT, SILENT, at_work
+
+    for alias in aliases() if using in aliases() else (using,):
+        try:
+            now = database_now(alias)
+            done = Q(job__in=AT_NIGHT, state=RunState.DONE, finished_at__gt=now - SILENT)
+            runs = Run.objects.using(alias)
+            if any(runs.filter(found).exists() for found in (at_work(now, *AT_NIGHT), done)):
+                return True
+        except Error:  # another one that is away has alarms of its own
+            if alias == using:
+                raise
+            connections[alias].close_if_unusable_or_obsolete()
+    return False
 
 
 def _late(names: Iterable[str], using: str) -> Values:

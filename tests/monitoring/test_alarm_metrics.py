@@ -276,7 +276,7 @@ def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> No
     Step.objects.create(name="sweep", last_run_at=UtcNow(-timedelta(seconds=20)))
     Step.objects.create(name="purge", last_run_at=UtcNow(-timedelta(days=4)))
     ended = UtcNow(-timedelta(minutes=20))
-    Run.objects.create(job="traffic", state="done", finished_at=ended)
+    Run.objects.create(job="traffic", state="done", until=ended, finished_at=ended)
     assert 4 <= value("step_late", Subject(name="sweep")) < 6
     assert 4 <= value("purge_late", Subject(name="purge")) < 4.1
     assert 20 <= value("rollup_late", Subject(name="traffic")) < 21
@@ -287,9 +287,73 @@ def test_steps_are_late_after_three_periods_and_unknown_before_the_first() -> No
 def test_roll_ups_are_late_after_a_quarter_of_an_hour_and_not_used_after_a_day() -> None:
     for minutes, fires in ((14, 0), (16, 1), (25 * 60, 0)):
         ended = UtcNow(-timedelta(minutes=minutes))
-        Run.objects.create(job="traffic", state="done", finished_at=ended)
+        Run.objects.create(job="traffic", state="done", until=ended, finished_at=ended)
         evaluate("default")
         assert len(firing("default")) == fires, minutes
+
+
+def rolled_up(job: str, minutes: float) -> None:
+    at = UtcNow(-timedelta(minutes=minutes))
+    Run.objects.create(job=job, state="done", until=at, finished_at=at)
+
+
+@pytest.mark.parametrize("job", ["archive", "reconcile"])
+def test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it(
+    job: str,
+) -> None:
+    """One process does both, one after the other."""
+    rolled_up("traffic", 20)
+    began = UtcNow(-timedelta(minutes=18))
+    nightly = Run.objects.create(job=job, state="running", started_at=began)
+    assert value("rollup_late", Subject(name="traffic")) is None
+    evaluate("default")
+    assert firing("default") == []
+    Run.objects.filter(pk=nightly.pk).update(state="done", finished_at=UtcNow())
+    evaluate("default")
+    assert firing("default") == []
+    Run.objects.filter(pk=nightly.pk).update(finished_at=UtcNow(-timedelta(minutes=16)))
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["traffic"]
+    # What is unknown does not resolve it.
+    Run.objects.create(job=job, state="running")
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["traffic"]
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_roll_ups_are_not_late_while_a_job_of_the_night_works_for_another_database(
+    ems_settings: Callable[..., None],
+) -> None:
+    rolled_up("traffic", 20)
+    Run.objects.using("other").create(job="archive", state="running")
+    assert value("rollup_late", Subject(name="traffic")) >= 20
+    ems_settings(SHARDS={"clicks": "other"})
+    assert value("rollup_late", Subject(name="traffic")) is None
+
+
+def test_each_job_of_the_roll_ups_is_late_by_itself() -> None:
+    rolled_up("traffic", 0)
+    rolled_up("consumption", 120)
+    # It has counted changed minutes once more, and no new ones.
+    Run.objects.create(job="consumption", state="done", finished_at=UtcNow())
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["consumption"]
+    # For days, while the others go on.
+    Run.objects.filter(job="consumption").update(finished_at=UtcNow(-timedelta(days=2)))
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["consumption"]
+
+
+def test_a_roll_up_that_never_came_to_its_end_is_as_late_as_its_first_failure() -> None:
+    rolled_up("traffic", 0)
+    Run.objects.create(job="backlog", state="running", started_at=UtcNow(-timedelta(hours=1)))
+    assert value("rollup_late", Subject(name="backlog")) is None  # the first one takes long
+    for minutes in (40, 1):
+        began = UtcNow(-timedelta(minutes=minutes))
+        Run.objects.create(job="consumption", state="failed", started_at=began)
+    assert 40 <= value("rollup_late", Subject(name="consumption")) < 41
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["consumption"]
 
 
 def test_the_step_that_only_beat_runs_is_not_judged() -> None:

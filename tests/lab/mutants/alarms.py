@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.lab.mutants.mutant import Mutant
 
 EVALUATION = "monitoring/alarms/evaluation.py"
+CLOCK = "monitoring/alarms/clock.py"
+METRICS = "tests/monitoring/test_alarm_metrics.py"
 STATES = "tests/monitoring/test_alarm_states.py"
 
 ALARMS = [
@@ -79,5 +81,19 @@ ALARMS = [
         "filter(pk=self.pk)",
         "tests/monitoring/test_alarm_channels.py"
         "::test_an_attempt_that_took_too_long_does_not_note_over_the_next_one",
+    ),
+    Mutant(
+        "roll-ups-late-at-night",
+        CLOCK,
+        "set(late) if late and _works_at_night(using) else set()",
+        "set()",
+        f"{METRICS}::test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it",
+    ),
+    Mutant(
+        "minutes-counted-again-are-progress",
+        CLOCK,
+        "filter(state=RunState.DONE, until__isnull=False)",
+        "filter(state=RunState.DONE)",
+        f"{METRICS}::test_each_job_of_the_roll_ups_is_late_by_itself",
     ),
 ]
