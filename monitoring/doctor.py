@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 
-from django.db import Error, connections
-from django.db.models import Q
+from django.db import connections
 
 from monitoring import java
 from monitoring.alarms import firing
 from monitoring.alarms.log import RECONCILE
 from monitoring.alarms.texts import summary
+from monitoring.live.spark_jobs import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, own, works
 from monitoring.models import Alarm, AlarmChannel, AlarmState, Run, RunState, Severity
 from streams.database.clock import database_now
 from streams.durations import brief
 from streams.models import UtcNow
 from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
 from streams.release import documentation
-from streams.sharding import aliases
-
-# The jobs of sparkjobs/jobs/rollup.py, which run one after the other.
-JOBS = ("traffic", "consumption", "backlog")
-# The job of the rows of the resident service.
-SERVE = "serve"
-# What it does at night: it makes no roll-ups meanwhile.
-AT_NIGHT = ("archive", "reconcile")
-# No job works for longer than this: the service ends itself before. A row that is older is that of
-# a process that was killed.
-LIMITS = {**dict.fromkeys(JOBS, timedelta(hours=1)), **dict.fromkeys(AT_NIGHT, timedelta(hours=12))}
-# Roll-ups are due every five minutes: after this long without one, no process makes them.
-SILENT = timedelta(minutes=15)
 
 
 def examine(using: str) -> Iterator[Diagnosis]:
@@ -71,7 +58,7 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "rollups", f"There are none: see {guide}.")
         return
     silent = [job for job in ages if ages[job] > SILENT]
-    if silent and _works(using, AT_NIGHT):
+    if silent and works(using, AT_NIGHT):
         silent = []
     for job in silent:
         if job in done:
@@ -89,7 +76,7 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
 
 def _nightly(job: str, using: str) -> Iterator[Diagnosis]:
     """Say how the last run of a job of the night has ended; nothing if there is none."""
-    run = Run.objects.using(using).filter(job=job).order_by("-id").first()
+    run = Run.objects.using(using).filter(job=own(job)).order_by("-id").first()
     if run is None:
         return
     hint = f"See the table of runs, and run it again: ems_spark {job}."
@@ -107,29 +94,6 @@ def _nightly(job: str, using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, job, f"{run.about}, {brief(age)} ago")
 
 
-def at_work(now: datetime, *jobs: str) -> Q:
-    """Return the condition of the runs of these jobs that are at work."""
-    found = Q()
-    for job in jobs:
-        found |= Q(job=job, started_at__gt=now - LIMITS[job])
-    return found & Q(state=RunState.RUNNING)
-
-
-def _works(using: str, jobs: Iterable[str]) -> bool:
-    """Tell whether such a job is at work on this alias, or on another one that has topics.
-
-    One process does the jobs of all of them, one after the other.
-    """
-    for alias in aliases() if using in aliases() else (using,):
-        try:
-            if Run.objects.using(alias).filter(at_work(database_now(alias), *jobs)).exists():
-                return True
-        except Error:  # another one that is away has a row of its own
-            if alias == using:
-                raise
-    return False
-
-
 def _service(using: str) -> Iterator[Diagnosis]:
     """Say how the resident service does, if there is one."""
     runs = Run.objects.using(using).annotate(now=UtcNow()).order_by("-id")
@@ -138,7 +102,7 @@ def _service(using: str) -> Iterator[Diagnosis]:
     if state != RunState.RUNNING or until is None or now is None:
         return
     since = now - until
-    if since > SILENT and not _works(using, LIMITS):
+    if since > SILENT and not works(using, LIMITS):
         text = f"ems_spark serve has done nothing for {since.total_seconds() // 60:.0f} min."
         hint = "Was it killed? Start it again, or leave the roll-ups to Celery beat."
         yield Diagnosis(WARNING, "serve", text, hint)

@@ -75,6 +75,10 @@ class Config:
         """Return what the tables have before each name of the namespace: as streams/conf.py has."""
         return f" {self.namespace}/" if self.namespace not in ("", EVERY) else ""
 
+    def own(self, name: str) -> str:
+        """Return the name of a job or lock of this namespace, as monitoring/live/spark_jobs.py."""
+        return f"{name} {self.namespace}" if self.prefix else name
+
     @property
     def alias(self) -> str:
         """Return the alias of the database: of a folder's files, their names are aliases."""

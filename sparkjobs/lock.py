@@ -15,6 +15,8 @@ from sparkjobs.errors import Busy
 
 # The name of the lock of the resident service: see resident/service.py.
 SERVE = "serve"
+# The name of the one that it holds for its namespace: it does the jobs of the night of no other.
+NIGHTS = "nights"
 # A host that has vanished or stands still closes no connection. So the server ends one that was
 # silent for this many seconds, and with it the lock; a thread speaks on it every PING_SECONDS.
 WAIT_SECONDS = 120

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from monitoring.admin.base import RollUpAdmin
+from monitoring.live.spark_jobs import of_any_namespace
 from monitoring.models import Run, RunState
 from streams.admin.parts.columns import short
 from streams.admin.parts.filters import FixedFilter
@@ -21,6 +25,9 @@ class JobFilter(FixedFilter):
         ("archive", _("Archive")),
         ("reconcile", _("Reconcile")),
     )
+
+    def narrow(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(of_any_namespace(value))
 
 
 class RunStateFilter(FixedFilter):

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from django.db import Error, connections
-from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from monitoring.alarms.measured import Subject, Value, Values
+from monitoring.live.spark_jobs import AT_NIGHT, JOBS, SILENT, works
 from monitoring.live.steps import OVERDUE_AFTER, step_states
 from monitoring.models import Run, RunState
-from streams.database.clock import database_now
 from streams.durations import brief
 from streams.models import UtcNow
 from streams.models.step import PURGE
-from streams.sharding import aliases
 
 MINUTE = timedelta(minutes=1)
 # Where no roll-up has ended for so long, nobody uses Spark any more, or somebody has only tried it.
@@ -44,8 +41,6 @@ def rollup_late(using: str) -> Values:
     One that has only failed is as old as its first failure. What would be late is unknown while a
     job of the night is at work, and for a while after: one process may do both in turn.
     """
-    from monitoring.doctor import JOBS  # it imports the alarms
-
     # A window that counts old minutes once more has no ``until``: it is no progress.
     done = Run.objects.using(using).filter(state=RunState.DONE, until__isnull=False)
     failed = Run.objects.using(using).filter(state=RunState.FAILED)
@@ -62,29 +57,11 @@ def rollup_late(using: str) -> Values:
     if not ended or min(ended.values()) > USED_FOR:
         return {}
     late = {job: age for job, age in (ended | tried).items() if age > ROLLED_UP_EVERY}
-    unknown = set(late) if late and _works_at_night(using) else set()
+    unknown = set(late) if late and works(using, AT_NIGHT, SILENT) else set()
     return {
         Subject(name=job): Value(None) if job in unknown else _value(age / MINUTE, age)
         for job, age in (ended | tried).items()
     }
-
-
-def _works_at_night(using: str) -> bool:
-    """Tell whether a job of the night is at work, or was a moment ago, on any alias with topics."""
-    from monitoring.doctor import AT_NIGHT, SILENT, at_work
-
-    for alias in aliases() if using in aliases() else (using,):
-        try:
-            now = database_now(alias)
-            done = Q(job__in=AT_NIGHT, state=RunState.DONE, finished_at__gt=now - SILENT)
-            runs = Run.objects.using(alias)
-            if any(runs.filter(found).exists() for found in (at_work(now, *AT_NIGHT), done)):
-                return True
-        except Error:  # another one that is away has alarms of its own
-            if alias == using:
-                raise
-            connections[alias].close_if_unusable_or_obsolete()
-    return False
 
 
 def _late(names: Iterable[str], using: str) -> Values:

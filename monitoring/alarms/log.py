@@ -8,6 +8,7 @@ from datetime import timedelta
 from django.db.models import Count, Max, Q, QuerySet, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
+from monitoring.live.spark_jobs import own
 from monitoring.models import AuditFinding, AuditSource, Run, RunState
 from monitoring.models.alarm_audit import MAX_PLACE
 from streams.models import ConsumerGroup, PreparedRow, UtcNow
@@ -68,7 +69,7 @@ def is_open(source: AuditSource, using: str) -> Q:
     """
     if source == AuditSource.AUDIT:
         return Q(source=source, seen_at__gt=UtcNow(-FOUND_FOR))
-    done = Run.objects.using(using).filter(job=RECONCILE, state=RunState.DONE).order_by("-pk")
+    done = Run.objects.using(using).filter(job=own(RECONCILE), state=RunState.DONE).order_by("-pk")
     last = done.values_list("until", flat=True).first()
     # Runs are deleted earlier: what the last one has found is wrong until another one has looked.
     return Q(source=source, seen_at__gte=last) if last else Q(source=source)

@@ -24,6 +24,7 @@ from monitoring.figures.archive import (
 )
 from monitoring.figures.lake import files_by_day, lake_figures
 from monitoring.live.limits import LISTED_AT_MOST
+from monitoring.live.spark_jobs import own
 from monitoring.models import LakeFile, LakePosition, Run, RunState
 from monitoring.pages.nightly import ABOUT, Nightly
 from monitoring.pages.starting import HOUR, StartingPage, lacking
@@ -89,7 +90,7 @@ class ArchivePage(StartingPage):
         lake = lake_figures(self.using, topic) if self.may_view(LakeFile) else None
         if topic and not found and not lake:
             raise Http404
-        rows = Run.objects.using(self.using).filter(job=JOB).order_by("-pk")
+        rows = Run.objects.using(self.using).filter(job=own(JOB)).order_by("-pk")
         newest = rows.first()
         at_most = None if "all" in self.request.GET else LISTED_AT_MOST
         return {

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from monitoring.alarms import audit
 from monitoring.alarms.log import RECONCILE, is_open
 from monitoring.figures.findings import means, shown
+from monitoring.live.spark_jobs import own
 from monitoring.models import AuditFinding, AuditPlace, AuditSource, Run, RunState
 from monitoring.pages.nightly import LATE, Nightly
 from monitoring.pages.starting import HOUR, StartingPage, lacking
@@ -61,7 +62,7 @@ class AuditPage(StartingPage):
     starts: ClassVar[Mapping[str, tuple[str, int]]] = {RECONCILE: (RECONCILE, 12 * HOUR)}
 
     def figures(self, **arguments: Any) -> Mapping[str, Any]:
-        runs = Run.objects.using(self.using).filter(job=RECONCILE).order_by("-pk")
+        runs = Run.objects.using(self.using).filter(job=own(RECONCILE)).order_by("-pk")
         history = list(runs[:RUNS])
         done = next((run for run in history if run.state == RunState.DONE), None)
         known = AuditFinding.objects.using(self.using)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db.models import Max
 
 from monitoring.alarms.log import RECONCILE
-from monitoring.doctor import LIMITS
+from monitoring.live.spark_jobs import LIMITS, own
 from monitoring.models import Run, RunState
 
 # A job of the night that has not ended for so long is not started any more.
@@ -39,14 +39,15 @@ class Nightly:
     def of(cls, run: Run, now: datetime) -> Nightly:
         looked_at = run.finished_at or run.started_at
         is_running = run.state == RunState.RUNNING
+        name = run.job.partition(" ")[0]  # without the namespace
         return cls(
-            name=run.job,
+            name=name,
             state=run.state,
             about=run.about or run.error[:ABOUT],
             started_at=run.started_at,
             looked_at=looked_at,
-            findings=(run.rows or 0) if run.job == RECONCILE else 0,
-            is_killed=is_running and now - run.started_at > LIMITS[run.job],
+            findings=(run.rows or 0) if name == RECONCILE else 0,
+            is_killed=is_running and now - run.started_at > LIMITS[name],
             is_late=not is_running and now - looked_at > LATE,
         )
 
@@ -56,9 +57,9 @@ class Nightly:
 
 
 def newest(using: str, now: datetime, *jobs: str) -> Iterator[Nightly]:
-    """Yield the last run of each of these jobs that has one, by one statement."""
+    """Yield the last run of each of these jobs of this namespace, by one statement."""
     rows = Run.objects.using(using)
-    of_jobs = rows.filter(job__in=jobs).order_by().values("job")
+    of_jobs = rows.filter(job__in=map(own, jobs)).order_by().values("job")
     last = of_jobs.annotate(newest=Max("pk")).values("newest")
     for run in rows.filter(pk__in=last).order_by("job"):
         yield Nightly.of(run, now)

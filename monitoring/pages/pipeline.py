@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from django.db.models import Count, Max, Q, QuerySet, Sum
 from django.utils.translation import gettext_lazy as _
 
-from monitoring.doctor import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, at_work
+from monitoring.live.spark_jobs import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, at_work
 from monitoring.models import Run, RunState
 from monitoring.pages.archive import ArchivePage
 from monitoring.pages.audit import AuditPage

@@ -97,7 +97,7 @@ def archive(
         with connected(config) as connection:
             is_due = due(connection)
         if is_due:
-            one_window(JOB, config, step)
+            one_window(config.own(JOB), config, step)
     return lines
 
 

@@ -1,7 +1,7 @@
 """Do what is due of the night: archive closed days, and reconcile the whole history.
 
-Celery beat starts it again and again. It does nothing while a resident service is at work, which
-does the same, and without anything to do it starts no JVM.
+Celery beat starts it again and again. It does nothing while a resident service of its namespace is
+at work, which does the same, and without anything to do it starts no JVM.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from sparkjobs.config import Config
 from sparkjobs.database import connected
 from sparkjobs.errors import Busy
-from sparkjobs.lock import SERVE, alone, is_held
+from sparkjobs.lock import NIGHTS, alone, is_held
 from sparkjobs.resident.due import is_archive_due, is_reconcile_due
 
 # Also the name of the lock with which one of these works at a time.
@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(config: Config, options: Namespace) -> int:
-    if is_held(config, SERVE):
+    if is_held(config, config.own(NIGHTS)):
         print(f"{JOB}: ems_spark serve is at work")
         return 0
     try:
@@ -42,7 +42,7 @@ def _do(config: Config) -> int:
     status = 0
     for due, work in (
         (partial(is_archive_due, config), _archive),
-        (is_reconcile_due, _reconcile),
+        (partial(is_reconcile_due, config), _reconcile),
     ):
         with connected(config) as connection:
             if not due(connection):
@@ -70,7 +70,7 @@ def _reconcile(config: Config) -> None:
     from sparkjobs.jobs.reconcile import check
     from sparkjobs.session import session
 
-    check(session("reconcile"), config, _say, is_reconcile_due)
+    check(session("reconcile"), config, _say, partial(is_reconcile_due, config))
 
 
 def _say(text: str) -> None:

@@ -98,7 +98,7 @@ def check(
     with alone(config, JOB):
         with connected(config) as connection:
             is_due = due(connection)
-        return int(one_window(JOB, config, step).values["rows"]) if is_due else 0
+        return int(one_window(config.own(JOB), config, step).values["rows"]) if is_due else 0
 
 
 def reconcile(spark: SparkSession, config: Config) -> tuple[list[NamedFinding], Compared]:

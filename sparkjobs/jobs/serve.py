@@ -62,7 +62,7 @@ def duties(config: Config, resident: Resident) -> list[Duty]:
         Duty(
             "reconcile",
             partial(reconcile_all, config, resident),
-            is_reconcile_due,
+            partial(is_reconcile_due, config),
             NIGHTLY_EVERY,
             NIGHTLY_LIMIT,
         ),
@@ -103,9 +103,9 @@ def archive_days(config: Config, resident: Resident) -> None:
 
 def reconcile_all(config: Config, resident: Resident) -> None:
     """Reconcile if it is due; leave it to a run that is at work."""
-    spark = _large(resident, "reconcile")
+    spark, due = _large(resident, "reconcile"), partial(is_reconcile_due, config)
     with suppress(Busy):
-        reconcile.check(spark, config, partial(_say, "reconcile"), is_reconcile_due)
+        reconcile.check(spark, config, partial(_say, "reconcile"), due)
 
 
 def _say(job: str, text: str) -> None:

@@ -36,8 +36,8 @@ def is_archive_due(config: Config, connection: Connection) -> bool:
     return bool(found)
 
 
-def is_reconcile_due(connection: Connection) -> bool:
-    """Tell whether it is night, and this night's has not begun.
+def is_reconcile_due(config: Config, connection: Connection) -> bool:
+    """Tell whether it is night, and this night's of this namespace has not begun.
 
     The first roll-up comes before: the pages wait for it, and to reconcile takes long.
     """
@@ -53,7 +53,8 @@ def is_reconcile_due(connection: Connection) -> bool:
         return False
     rows = fetch(
         connection,
-        "SELECT MAX(`started_at`) FROM `ems_monitoring_run` WHERE `job` = 'reconcile'",
+        "SELECT MAX(`started_at`) FROM `ems_monitoring_run` WHERE `job` = %s",
+        [config.own("reconcile")],
     )
     last = instant(rows[0][0])
     return last is None or last < _midnight(moment)

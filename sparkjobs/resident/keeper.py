@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from sparkjobs.config import Config
 from sparkjobs.database import Connection, connected
 from sparkjobs.errors import Busy
-from sparkjobs.lock import SERVE, alone
+from sparkjobs.lock import NIGHTS, SERVE, alone
 from sparkjobs.resident.duty import FIRST_PAUSE, Duty
 from sparkjobs.resident.health import ServiceHealth
 from sparkjobs.resident.spark import Resident
@@ -88,6 +88,7 @@ class DutyKeeper:
     def _begin(self) -> None:
         with ExitStack() as stack:
             self._still_alone = stack.enter_context(alone(self.config, SERVE))
+            stack.enter_context(alone(self.config, self.config.own(NIGHTS)))
             self._connection: Connection = stack.enter_context(connected(self.config))
             self._health = ServiceHealth(self._connection)
             stack.callback(self._health.ended)

@@ -472,6 +472,8 @@ def test_what_reconcile_has_found_fires_until_it_finds_nothing() -> None:
         ("reconcile", "hole", "critical"),
         ("reconcile", "lost delivery", "critical"),
     }
+    Run.objects.create(job="reconcile blue", state="done", until=timezone.now())  # its own
+    assert value("reconcile", Subject(name="hole")) == 1
     Run.objects.all().delete()  # old runs are: what is wrong stays wrong
     assert value("reconcile", Subject(name="hole")) == 1
     ended(timezone.now())

@@ -42,8 +42,8 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
 def reconciled(ago: timedelta = timedelta(hours=3), **values: Any) -> Run:
     at = timezone.now() - ago
     given = {"state": "done", "since": at - 7 * DAY, "until": at, "read": 120, "rows": 0}
-    given |= {"seconds": 2.0, "started_at": at, "finished_at": at}
-    return Run.objects.create(job="reconcile", **{**given, **values})
+    given |= {"seconds": 2.0, "started_at": at, "finished_at": at, "job": "reconcile"}
+    return Run.objects.create(**{**given, **values})
 
 
 def finding(n: int, seen: timedelta = timedelta(0), **values: Any) -> AuditFinding:
@@ -77,6 +77,17 @@ def test_the_verdict_says_what_was_compared_when_and_over_which_range(user_with)
         assert at is not None
         assert f"{at:%Y-%m-%d %H:%M}" in text
     assert "The last run" not in text
+
+
+def test_the_runs_of_another_namespace_are_not_shown(user_with, ems_settings):  # noqa: F811
+    reconciled(about=f"{ABOUT}: nothing is wrong")
+    client = user_with(*SEE)
+    ems_settings(NAMESPACE="blue")
+    found = figures(client)
+    assert (found["verdict"], found["runs"]) == (None, [])
+    reconciled(job="reconcile blue", about=f"{ABOUT}: nothing is wrong")
+    found = figures(client)
+    assert (found["verdict"]["messages"], len(found["runs"])) == (120, 1)
 
 
 def test_a_verdict_that_is_old_is_not_the_last_word(user_with):  # noqa: F811

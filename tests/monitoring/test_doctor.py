@@ -158,6 +158,21 @@ def test_each_job_of_the_night_has_its_row_with_what_it_has_done() -> None:
     assert nightly("archive") == [(WARNING, "It began 13 h 0 min ago, and was killed.")]
 
 
+@pytest.mark.parametrize("job", ["archive", "reconcile"])
+def test_each_namespace_has_its_own_night_and_waits_for_those_of_the_others(
+    job: str, ems_settings: Any
+) -> None:
+    run("done", 20)
+    Run.objects.create(job=job, state="failed", error="OSError: full")
+    ems_settings(NAMESPACE="blue")
+    assert nightly(job) == []
+    Run.objects.create(job=f"{job} blue", state="running", started_at=ago(18))
+    assert nightly(job) == [(OK, "It is at work.")]
+    ems_settings(NAMESPACE="")
+    assert nightly(job) == [(WARNING, "OSError: full")]
+    assert rollups().level == OK
+
+
 @pytest.mark.parametrize(("job", "minutes"), [("reconcile", 13 * 60), ("traffic", 70)])
 def test_a_service_that_was_killed_at_work_is_silent(job: str, minutes: int) -> None:
     """Nobody ends the row of the job that it was at."""

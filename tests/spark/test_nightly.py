@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db.models import F
 
 from monitoring.models import Run
-from sparkjobs.lock import SERVE, alone
+from sparkjobs.config import Config
+from sparkjobs.lock import NIGHTS, SERVE, alone
 from streams.models import Message, Partition, Topic, UtcNow
 from tests.processes import ROOT
 
@@ -40,6 +43,25 @@ def night(monkeypatch: pytest.MonkeyPatch) -> None:
         size=0,
         sequenced_at=NIGHT - timedelta(days=1),
     )
+
+
+@pytest.fixture
+def blue(ems_settings: Any, night: None, config: Any) -> Any:
+    """Work in a namespace, whose topic is to be archived as well; return its configuration."""
+    ems_settings(NAMESPACE="blue")
+    topic = Topic.objects.create(name="orders", archive=True)
+    topic.partitions.update(next_offset=1)
+    Message.objects.create(
+        partition=topic.partitions.get(),
+        offset=0,
+        body=b"",
+        body_type="bytes",
+        size=0,
+        sequenced_at=NIGHT - timedelta(days=1),
+    )
+    with Path(config.path).open("a") as file:
+        file.write("namespace=blue\n")
+    return Config.load(config.path)
 
 
 @pytest.fixture
@@ -85,11 +107,30 @@ def test_with_nothing_due_it_starts_no_java_and_does_not_import_pyspark(config: 
 def test_it_leaves_the_night_to_a_service_and_to_another_one(
     config: Any, works: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, said in ((SERVE, "ems_spark serve is at work"), ("nightly", "another one")):
+    for name, said in ((NIGHTS, "ems_spark serve is at work"), ("nightly", "another one")):
         with alone(config, name):
             assert nightly(config) == 0
         assert said in capsys.readouterr().out
     assert works == []
+
+
+def test_a_service_of_another_namespace_leaves_this_one_its_night(
+    blue: Any, works: list[str]
+) -> None:
+    everybody = replace(blue, namespace="")
+    with alone(everybody, SERVE), alone(everybody, everybody.own(NIGHTS)):
+        assert nightly(blue) == 0
+    assert works == ["archive", "reconcile"]
+
+
+def test_a_reconcile_of_another_namespace_is_none_of_this_one(blue: Any, works: list[str]) -> None:
+    Partition._base_manager.update(archived_offset=1)
+    Run.objects.create(job="reconcile", state="done", started_at=NIGHT)
+    assert nightly(blue) == 0
+    assert works == ["reconcile"]
+    Run.objects.create(job="reconcile blue", state="failed", started_at=NIGHT)
+    assert nightly(blue) == 0
+    assert works == ["reconcile"]  # once a night
 
 
 @pytest.mark.usefixtures("night")
@@ -120,7 +161,7 @@ def test_what_another_run_has_done_meanwhile_is_not_done_twice(config: Any) -> N
     Run.objects.create(job="reconcile", state="done", started_at=NIGHT)
     nobody: Any = None
     assert archive(nobody, config, due=partial(is_archive_due, config)) == []
-    assert check(nobody, config, pytest.fail, is_reconcile_due) == 0
+    assert check(nobody, config, pytest.fail, partial(is_reconcile_due, config)) == 0
     assert Run.objects.filter(job__in=("archive", "reconcile")).count() == 1
 
 
@@ -154,7 +195,7 @@ def test_beat_alone_archives_a_topic_and_reconciles(
     Topic.objects.filter(name="orders").update(archive=True)
     Message.objects.update(sequenced_at=UtcNow(-timedelta(days=2)))
     monkeypatch.setattr(job, "is_archive_due", lambda config, connection: True)
-    monkeypatch.setattr(job, "is_reconcile_due", lambda connection: True)
+    monkeypatch.setattr(job, "is_reconcile_due", lambda config, connection: True)
     assert nightly(config) == 0, capsys.readouterr()
     log = Partition.objects.filter(topic__name="orders")
     assert not log.exclude(archived_offset=F("next_offset")).exists()

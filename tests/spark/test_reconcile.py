@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from monitoring.live.spark_jobs import own
 from monitoring.models import AuditFinding, Run
 from sparkjobs.audit.noted import NamedFinding
 from sparkjobs.config import Config
@@ -353,6 +355,22 @@ def test_the_verdict_and_the_findings_of_each_look_are_noted_once(look: Any) -> 
     assert reconcile_alarms() == {"hole"}
     look()
     assert reconcile_alarms() == set()
+
+
+def test_a_look_of_another_namespace_ends_no_alarm_of_this_one(
+    look: Any, config: Config, monkeypatch: pytest.MonkeyPatch, ems_settings: Any
+) -> None:
+    from sparkjobs.jobs import reconcile
+
+    look(LOST)
+    spark: Any = None
+    clean: Any = [], reconcile.Compared(20, 1, 2, None)
+    monkeypatch.setattr(reconcile, "reconcile", lambda *arguments: clean)
+    reconcile.check(spark, replace(config, namespace="green"), print)
+    assert reconcile_alarms() == {"lost delivery"}
+    ems_settings(NAMESPACE="green")
+    assert reconcile_alarms() == set()
+    assert Run.objects.latest("pk").job == own("reconcile")
 
 
 def test_a_look_whose_verdict_cannot_be_written_notes_nothing_and_says_so(

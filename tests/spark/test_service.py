@@ -15,7 +15,7 @@ import pytest
 from django.utils import timezone
 
 from monitoring.models import Run
-from sparkjobs.lock import SERVE, is_held
+from sparkjobs.lock import NIGHTS, SERVE, is_held
 from tests.processes import ROOT, wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -84,6 +84,7 @@ def test_it_works_until_it_is_asked_to_end_between_two_duties(
     run = Run.objects.get(job="serve")
     assert (run.state, run.error) == ("running", "")
     assert is_held(config, SERVE)
+    assert is_held(config, NIGHTS)
     (tmp_path / "stay").touch()
     seen = said(tmp_path, 0, "working")
     wait_for(lambda: said(tmp_path, 0, "working") > seen)
@@ -93,6 +94,7 @@ def test_it_works_until_it_is_asked_to_end_between_two_duties(
     run.refresh_from_db()
     assert (run.state, said(tmp_path, 0, "serve: ended")) == ("done", 1)
     assert not is_held(config, SERVE)
+    assert not is_held(config, NIGHTS)
 
 
 def test_a_duty_that_does_not_end_does_not_hold_up_the_stop(serve: Serve, tmp_path: Path) -> None:
@@ -193,6 +195,7 @@ def test_a_lock_is_kept_however_long_nothing_is_asked_of_it(
     ],
 )
 def test_to_reconcile_is_due_once_a_night_and_after_the_first_roll_up(
+    config: Any,
     connection: Any,
     monkeypatch: pytest.MonkeyPatch,
     hour: int,
@@ -208,7 +211,7 @@ def test_to_reconcile_is_due_once_a_night_and_after_the_first_roll_up(
         Run.objects.create(job="reconcile", state="failed", started_at=moment - started)
     if rolled_up:
         Run.objects.create(job="backlog", state=rolled_up)
-    assert job.is_reconcile_due(connection) is due
+    assert job.is_reconcile_due(config, connection) is due
 
 
 def test_the_archive_is_due_while_a_message_of_a_closed_day_is_not_archived(

@@ -50,8 +50,8 @@ RESIDENT = [
     Mutant(
         "archived-again-after-another-run",
         "sparkjobs/jobs/archive.py",
-        "        if is_due:\n            one_window(JOB, config, step)\n",
-        "        one_window(JOB, config, step)\n",
+        "        if is_due:\n            one_window(config.own(JOB), config, step)\n",
+        "        one_window(config.own(JOB), config, step)\n",
         f"{NIGHTLY}::test_what_another_run_has_done_meanwhile_is_not_done_twice",
     ),
     Mutant(
@@ -64,9 +64,31 @@ RESIDENT = [
     Mutant(
         "a-night-beside-the-service",
         "sparkjobs/jobs/nightly.py",
-        "    if is_held(config, SERVE):\n",
+        "    if is_held(config, config.own(NIGHTS)):\n",
         "    if False:\n",
         f"{NIGHTLY}::test_it_leaves_the_night_to_a_service_and_to_another_one",
+    ),
+    # Else nobody archives what is in a namespace beside that of the service.
+    Mutant(
+        "a-service-keeps-all-namespaces-from-their-night",
+        "sparkjobs/jobs/nightly.py",
+        "is_held(config, config.own(NIGHTS))",
+        'is_held(config, "serve")',
+        f"{NIGHTLY}::test_a_service_of_another_namespace_leaves_this_one_its_night",
+    ),
+    Mutant(
+        "reconciled-by-another-namespace",
+        "sparkjobs/resident/due.py",
+        '[config.own("reconcile")]',
+        '["reconcile"]',
+        f"{NIGHTLY}::test_a_reconcile_of_another_namespace_is_none_of_this_one",
+    ),
+    Mutant(
+        "a-look-at-one-namespace-ends-the-alarms-of-all",
+        "sparkjobs/jobs/reconcile.py",
+        "one_window(config.own(JOB), config, step)",
+        "one_window(JOB, config, step)",
+        "tests/spark/test_reconcile.py::test_a_look_of_another_namespace_ends_no_alarm_of_this_one",
     ),
     # A topic would be held back for ever.
     Mutant(

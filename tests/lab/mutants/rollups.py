@@ -124,9 +124,9 @@ ROLL_UPS = [
     ),
     Mutant(
         "killed-jobs-are-at-work-for-ever",
-        "monitoring/doctor.py",
-        "Q(job=job, started_at__gt=now - LIMITS[job])",
-        "Q(job=job)",
+        "monitoring/live/spark_jobs.py",
+        "of_any_namespace(job) & Q(started_at__gt=now - LIMITS[job])",
+        "of_any_namespace(job)",
         f"{DOCTOR}::test_a_service_that_was_killed_at_work_is_silent",
     ),
     Mutant(
