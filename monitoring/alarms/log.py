@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 
-from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 
 from monitoring.alarms.measured import Subject, Value, Values
 from monitoring.live.spark_jobs import own
@@ -22,6 +23,12 @@ MISSING = "missing"
 RECONCILE = "reconcile"
 # How long a finding of the continuous audit fires.
 MISSING_FOR, FOUND_FOR = timedelta(hours=1), timedelta(days=1)
+# The most subjects that findings have, and the name of the one that all the others share.
+SUBJECTS, OTHERS = 20, "others"
+# The most findings that one measurement reads; the rest are counted.
+AT_MOST = 1000
+# At the end of the place of a finding.
+OFFSETS = re.compile(r"@\d+(-\d+)?$")
 
 
 def not_sequenced(using: str) -> Values:
@@ -51,15 +58,15 @@ def _groups(using: str) -> dict[str, Subject]:
 
 
 def audit_finding(using: str) -> Values:
-    """Return how many findings of each kind the continuous audit has."""
+    """Return how many findings of each kind the continuous audit has in each log."""
     rows = AuditFinding.objects.using(using).filter(is_open(AuditSource.AUDIT, using))
-    return _by_kind(rows.exclude(kind=MISSING))
+    return _by_log(rows.exclude(kind=MISSING))
 
 
 def reconcile(using: str) -> Values:
-    """Return how many findings of each kind the last reconcile that came to its end has."""
+    """Return the same of the last reconcile that came to its end."""
     rows = AuditFinding.objects.using(using)
-    return _by_kind(rows.filter(is_open(AuditSource.RECONCILE, using)))
+    return _by_log(rows.filter(is_open(AuditSource.RECONCILE, using)))
 
 
 def is_open(source: AuditSource, using: str) -> Q:
@@ -75,9 +82,23 @@ def is_open(source: AuditSource, using: str) -> Q:
     return Q(source=source, seen_at__gte=last) if last else Q(source=source)
 
 
-def _by_kind(rows: QuerySet[AuditFinding]) -> Values:
-    counts = rows.values_list("kind").annotate(n=Count("pk"), at=Max("place"))
-    return {Subject(name=kind): Value(float(n), place) for kind, n, place in counts}
+def _by_log(rows: QuerySet[AuditFinding]) -> Values:
+    """Return how many findings of each kind each log, or group, has; ``detail`` is the newest.
+
+    What was found first has subjects of its own, so that more findings change none of them.
+    """
+    found: dict[str, list[str]] = {}
+    read = list(rows.order_by("pk").values_list("kind", "place")[:AT_MOST])
+    for kind, place in read:
+        found.setdefault(f"{kind} in {OFFSETS.sub('', place)}", []).append(place)
+    named = dict(list(found.items())[:SUBJECTS])
+    values = {
+        Subject(name=name): Value(float(len(places)), places[-1]) for name, places in named.items()
+    }
+    total = rows.count() if len(read) == AT_MOST else len(read)
+    if rest := total - sum(map(len, named.values())):
+        values[Subject(name=OTHERS)] = Value(float(rest), read[-1][1])
+    return values
 
 
 def prepared(using: str) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from monitoring.alarms import audit, firing
+from monitoring.alarms import audit, firing, log
 from monitoring.alarms.audit import audit_newest
 from monitoring.alarms.evaluation import evaluate
 from monitoring.alarms.measured import Subject
@@ -444,7 +445,10 @@ def test_the_audit_begins_at_the_end_and_finds_what_goes_wrong_then() -> None:
     assert kinds == {"hole", "uncovered"}
     assert AuditFinding.objects.count() == 2  # each once, although the group was seen twice
     evaluate("default")
-    assert {row.subject for row in firing("default")} == kinds
+    assert {row.subject for row in firing("default")} == {
+        "hole in orders/0",
+        "uncovered in mail on orders/0",
+    }
     pass_time(90_000)
     evaluate("default")
     assert firing("default") == []
@@ -469,13 +473,13 @@ def test_what_reconcile_has_found_fires_until_it_finds_nothing() -> None:
     ended(timezone.now(), "failed")  # it says nothing of what it would have found
     evaluate("default")
     assert {(row.rule, row.subject, row.severity) for row in firing("default")} == {
-        ("reconcile", "hole", "critical"),
-        ("reconcile", "lost delivery", "critical"),
+        ("reconcile", "hole in orders/0", "critical"),
+        ("reconcile", "lost delivery in orders/0", "critical"),
     }
     Run.objects.create(job="reconcile blue", state="done", until=timezone.now())  # its own
-    assert value("reconcile", Subject(name="hole")) == 1
+    assert value("reconcile", Subject(name="hole in orders/0")) == 1
     Run.objects.all().delete()  # old runs are: what is wrong stays wrong
-    assert value("reconcile", Subject(name="hole")) == 1
+    assert value("reconcile", Subject(name="hole in orders/0")) == 1
     ended(timezone.now())
     evaluate("default")
     assert firing("default") == []
@@ -582,6 +586,48 @@ def test_the_statements_of_an_audit_that_finds_nothing_new_do_not_grow() -> None
             audit_newest("default")
         counts.append(len(found))
     assert counts[0] == counts[1]
+
+
+def reconciled(*places: str, kind: str = "hole") -> None:
+    """Let a reconcile have found these."""
+    for place in places:
+        digest = sha256(place.encode()).digest()
+        given = {"source": "reconcile", "kind": kind, "place": place}
+        AuditFinding.objects.create(digest=digest, **given)
+
+
+def test_a_finding_in_another_log_is_told_while_the_first_one_is_acknowledged() -> None:
+    where = channel("http://127.0.0.1:1/")
+    reconciled("a@b/0@7", "a@b/0@9-11")
+    evaluate("default")
+    (row,) = firing("default")
+    assert (row.subject, row.value, row.detail) == ("hole in a@b/0", 2, "a@b/0@9-11")
+    row.acknowledge("ann")
+    reconciled("mail on a@b/0@7", "a@b/1@7")
+    evaluate("default")
+    assert {row.subject for row in firing("default")} == {
+        *("hole in a@b/0", "hole in a@b/1", "hole in mail on a@b/0")
+    }
+    assert AlarmNotification.objects.filter(channel=where, event="fired").count() == 3
+
+
+def test_findings_in_a_thousand_logs_are_few_alarms_that_stay_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reconciled(*(f"orders/{number}@7" for number in range(1, 1000)))
+    values = measure("reconcile", "default")
+    assert values is not None
+    names = [subject.name for subject in values]
+    assert names == [*(f"hole in orders/{n}" for n in range(1, log.SUBJECTS + 1)), log.OTHERS]
+    assert sum(value.number or 0 for value in values.values()) == 999
+    reconciled("orders/0@7")  # the first by its name, and not the first that was found
+    monkeypatch.setattr(log, "AT_MOST", 30)
+    values = measure("reconcile", "default")
+    assert values is not None
+    assert [subject.name for subject in values] == names
+    assert sum(value.number or 0 for value in values.values()) == 1000
+    evaluate("default")
+    assert len(firing("default")) == len(names)
 
 
 # -- namespaces, old rows --

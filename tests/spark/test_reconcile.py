@@ -344,15 +344,15 @@ def test_the_verdict_and_the_findings_of_each_look_are_noted_once(look: Any) -> 
     assert (row.source, row.kind, row.count) == ("reconcile", "lost delivery", 4)
     assert (row.place, row.detail) == ("stock on orders/0@8-11", "passed, in no delivery")
     assert Run.objects.latest("pk").about == said[1]
-    assert reconcile_alarms() == {"lost delivery"}
+    assert reconcile_alarms() == {"lost delivery in stock on orders/0"}
     look(LOST, HOLE)
     again = AuditFinding.objects.get(kind="lost delivery")
     assert again.found_at == row.found_at < again.seen_at
-    assert reconcile_alarms() == {"lost delivery", "hole"}
+    assert reconcile_alarms() == {"lost delivery in stock on orders/0", "hole in orders/0"}
     # What is put right stays as history, and its alarm ends.
     look(HOLE)
     assert AuditFinding.objects.count() == 2
-    assert reconcile_alarms() == {"hole"}
+    assert reconcile_alarms() == {"hole in orders/0"}
     look()
     assert reconcile_alarms() == set()
 
@@ -367,7 +367,7 @@ def test_a_look_of_another_namespace_ends_no_alarm_of_this_one(
     clean: Any = [], reconcile.Compared(20, 1, 2, None)
     monkeypatch.setattr(reconcile, "reconcile", lambda *arguments: clean)
     reconcile.check(spark, replace(config, namespace="green"), print)
-    assert reconcile_alarms() == {"lost delivery"}
+    assert reconcile_alarms() == {"lost delivery in stock on orders/0"}
     ems_settings(NAMESPACE="green")
     assert reconcile_alarms() == set()
     assert Run.objects.latest("pk").job == own("reconcile")

@@ -6,6 +6,7 @@ from tests.lab.mutants.mutant import Mutant
 
 EVALUATION = "monitoring/alarms/evaluation.py"
 CLOCK = "monitoring/alarms/clock.py"
+LOG = "monitoring/alarms/log.py"
 METRICS = "tests/monitoring/test_alarm_metrics.py"
 STATES = "tests/monitoring/test_alarm_states.py"
 
@@ -81,6 +82,21 @@ ALARMS = [
         "filter(pk=self.pk)",
         "tests/monitoring/test_alarm_channels.py"
         "::test_an_attempt_that_took_too_long_does_not_note_over_the_next_one",
+    ),
+    # Else a hole in a log that writes is told to nobody while an old one is acknowledged.
+    Mutant(
+        "findings-of-all-logs-are-one-alarm",
+        LOG,
+        "{kind} in {OFFSETS.sub('', place)}",
+        "{kind}",
+        f"{METRICS}::test_a_finding_in_another_log_is_told_while_the_first_one_is_acknowledged",
+    ),
+    Mutant(
+        "findings-of-a-thousand-logs-are-a-thousand-alarms",
+        LOG,
+        "list(found.items())[:SUBJECTS]",
+        "list(found.items())",
+        f"{METRICS}::test_findings_in_a_thousand_logs_are_few_alarms_that_stay_the_same",
     ),
     Mutant(
         "roll-ups-late-at-night",
