@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from monitoring.live.spark_jobs import own
-from monitoring.models import AuditFinding, Run
+from monitoring.models import ArchivedDay, AuditFinding, Run
 from sparkjobs.audit.noted import NamedFinding
 from sparkjobs.config import Config
+from sparkjobs.database import connected
 from sparkjobs.errors import Busy
 from sparkjobs.lock import alone
 from streams import Outgoing, Postpone, Reject, consumer, send_many
@@ -29,6 +30,7 @@ from streams.models import (
     RetryMessage,
     UtcNow,
 )
+from streams.operate.topic_deletion import TopicDeletion
 from streams.testing import advance, drain
 
 pytestmark = [
@@ -302,6 +304,40 @@ def test_what_a_rewound_log_leaves_out_is_no_hole(found: Any) -> None:
     send_many([Outgoing("orders", number) for number in range(20)])
     drain()
     assert found() == []
+
+
+def test_the_archive_of_a_topic_that_was_rewound_and_is_gone_is_whole(config: Config) -> None:
+    """With the topic goes what says which offsets its log has left out."""
+    from sparkjobs.jobs.reconcile import _archive_findings
+
+    consumer("orders", group="mail")(lambda message: None)
+    send_many([Outgoing("orders", number) for number in range(20)])
+    drain()
+    log = Partition.objects.get()
+    assert jump(log.pk, End(30, 0), "default")
+    log.refresh_from_db()
+    end = log.next_offset
+    given = {"partition": log, "topic": "orders", "number": 0, "bytes": 0, "hash": "0", "path": ""}
+    day = date(2026, 3, 5)
+    ArchivedDay.objects.create(day=day, first_offset=0, end_offset=end, messages=20, **given)
+
+    def found() -> list[str]:
+        with connected(config) as connection:
+            return [str(one) for one in _archive_findings(connection, config)]
+
+    assert found() == []
+    archived = ArchivedDay.objects.filter(day=day)
+    archived.update(messages=19)
+    assert found() == [f"hole: orders/0@0-{end - 1}: the archive has 19 of 20"]
+    archived.update(messages=20)
+    deletion = TopicDeletion(log.topic, "default", force=True)
+    deletion.close()
+    deletion.finish()
+    assert not Partition.objects.exists()
+    assert found() == []
+    given |= {"first_offset": end + 5, "end_offset": end + 6, "messages": 1}
+    ArchivedDay.objects.create(day=day + timedelta(days=1), **given)
+    assert found() == [f"hole: orders/0@{end}-{end + 4}: not in the archive"]
 
 
 @pytest.fixture

@@ -90,6 +90,15 @@ RESIDENT = [
         "one_window(JOB, config, step)",
         "tests/spark/test_reconcile.py::test_a_look_of_another_namespace_ends_no_alarm_of_this_one",
     ),
+    # An alarm that nobody can end.
+    Mutant(
+        "what-a-log-left-out-is-missing-when-it-is-gone",
+        "sparkjobs/jobs/reconcile.py",
+        "if partition_id in there and messages != expected:",
+        "if messages != expected:",
+        "tests/spark/test_reconcile.py"
+        "::test_the_archive_of_a_topic_that_was_rewound_and_is_gone_is_whole",
+    ),
     # A topic would be held back for ever.
     Mutant(
         "archive-never-due-for-what-waits",
