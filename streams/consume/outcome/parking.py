@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from streams.consume.outcome.failure import Judged
+from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.log.held_keys import GroupPartition, KeyedRow, wait
 from streams.log.keys import keys_of
@@ -97,10 +98,10 @@ def parking(
         return Parking(stop)
     by_offset = {one.failure.offset: one for one in judged}
     first = min((*by_offset, *parks))
-    keys = keys_of(delivery.partition_id, first, stop, delivery.using)
+    place = delivery.partition_id, first, stop, delivery.using
+    keys = keys_of(*place)
     if len(keys) < stop - first:  # the read may have gone to a replica that is behind
-        with own_transaction(delivery.using):
-            keys = keys_of(delivery.partition_id, first, stop, delivery.using)
+        keys = retrying(_on_primary, delivery.using, *place)
     kept: list[Judged] = []
     waiting: list[KeyedRow] = []
     keyless: list[Again] = []
@@ -133,3 +134,8 @@ def parking(
             waiting.append(KeyedRow(one.again, key, hashed))
             held.add(hashed)
     return Parking(stop, kept, blocking, waiting, keyless, parked)
+
+
+def _on_primary(partition_id: int, start: int, end: int, using: str) -> dict[int, str | None]:
+    with own_transaction(using):
+        return keys_of(partition_id, start, end, using)
