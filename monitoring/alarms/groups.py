@@ -30,6 +30,8 @@ from streams.models.cursor import CursorQuerySet
 RECENTLY = timedelta(minutes=5)
 # The most dead letters and failed deliveries that one measurement reads.
 AT_MOST = 5000
+# The most groups that are asked one by one, in one statement, for what those did not show.
+ASKED = 50
 
 
 def names(using: str) -> dict[int, Subject]:
@@ -121,10 +123,23 @@ def no_consumer(using: str) -> Values:
 
 
 def dead_new(using: str) -> Values:
-    """Return how many dead letters each group has written lately, with the commonest error."""
+    """Return how many dead letters each group has written lately, with the commonest error.
+
+    Where many are new, the groups that the newest AT_MOST do not show are asked for one letter
+    each; those beyond ASKED are unknown.
+    """
     vendor = connections[using].vendor
-    rows = fetch(using, sql.NEW_DEAD_LETTERS[vendor], [later(vendor, -RECENTLY), AT_MOST])
-    return _counted(using, rows)
+    since = later(vendor, -RECENTLY)
+    rows = list(fetch(using, sql.NEW_DEAD_LETTERS[vendor], [since, AT_MOST]))
+    groups = names(using) if rows else {}
+    hidden: list[int] = []
+    if sum(int(n) for _group, _error, n in rows) >= AT_MOST:
+        hidden = sorted(groups.keys() - {group for group, _error, _n in rows})
+    if asked := hidden[:ASKED]:
+        statement = " UNION ALL ".join([sql.NEWEST_LETTER[vendor]] * len(asked))
+        rows += fetch(using, statement, [value for group in asked for value in (group, since)])
+    unknown = {groups[group]: Value(None) for group in hidden[ASKED:]}
+    return {**_counted(groups, rows), **unknown}
 
 
 def expired(using: str) -> Values:
@@ -147,8 +162,7 @@ def _cursors(using: str) -> CursorQuerySet:
     return Cursor.objects.using(using).filter(replay=0).exclude(group__mode=Mode.BROADCAST)
 
 
-def _counted(using: str, rows: Sequence[tuple[int, str, int]]) -> Values:
-    groups = names(using) if rows else {}
+def _counted(groups: dict[int, Subject], rows: Sequence[tuple[int, str, int]]) -> Values:
     counts: dict[int, dict[str, int]] = {}
     for group, error, n in rows:
         counts.setdefault(group, {})[error] = int(n)

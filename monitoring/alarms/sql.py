@@ -6,7 +6,14 @@ the newest as its parameter says.
 
 from __future__ import annotations
 
-from streams.database.sql.dialect import LATER, MYSQL, NOW, SQLITE, USE_OPEN
+from streams.database.sql.dialect import (
+    LATER,
+    MYSQL,
+    NOW,
+    SQLITE,
+    USE_LETTERS,
+    USE_OPEN,
+)
 
 USE_DIED = {MYSQL: "FORCE INDEX (ems_dead_died)", SQLITE: "INDEXED BY ems_dead_died"}
 
@@ -16,6 +23,14 @@ _NEW_DEAD_LETTERS = (
     "SELECT `group_id`, `error_class`, COUNT(*) FROM (SELECT `group_id`, `error_class`"
     " FROM `ems_dead_msg` {died} WHERE `died_at` > {since} ORDER BY `died_at` DESC LIMIT %s)"
     " AS `newest` GROUP BY `group_id`, `error_class`"
+)
+
+# Reads the newest letter of a group that nobody has redriven, if it died since a time. Index:
+# ems_dead_waiting, one entry. Parameters: group, since.
+_NEWEST_LETTER = (
+    "SELECT `group_id`, `error_class`, 1 FROM (SELECT `group_id`, `error_class`, `died_at`"
+    " FROM `ems_dead_msg` {letters} WHERE `group_id` = %s AND `redriven_at` IS NULL"
+    " ORDER BY `id` DESC LIMIT 1) AS `newest` WHERE `died_at` > {since}"
 )
 
 # Counts expired deliveries by group, with the id of the newest. Index: ems_log_open, three ranges
@@ -38,12 +53,16 @@ _EXPIRED = (
     " WHERE `token` = '' AND `finished_at` > {since} GROUP BY `group_id`"
 )
 
-NEW_DEAD_LETTERS, EXPIRED = (
+NEW_DEAD_LETTERS, NEWEST_LETTER, EXPIRED = (
     {
         vendor: template.format(
-            since=LATER[vendor], now=NOW[vendor], died=USE_DIED[vendor], open=USE_OPEN[vendor]
+            since=LATER[vendor],
+            now=NOW[vendor],
+            died=USE_DIED[vendor],
+            letters=USE_LETTERS[vendor],
+            open=USE_OPEN[vendor],
         )
         for vendor in (MYSQL, SQLITE)
     }
-    for template in (_NEW_DEAD_LETTERS, _EXPIRED)
+    for template in (_NEW_DEAD_LETTERS, _NEWEST_LETTER, _EXPIRED)
 )

@@ -139,6 +139,53 @@ def test_new_dead_letters_are_counted_for_five_minutes() -> None:
     assert value("dead_new") is None
 
 
+def letters(group: ConsumerGroup, count: int, error: str, **ago: float) -> None:
+    DeadMessage.objects.bulk_create(
+        DeadMessage(
+            topic=group.topic,
+            group=group,
+            partition=group.topic.partitions.get(),
+            offset=offset,
+            message_id=offset,
+            body=b"",
+            body_type="bytes",
+            size=0,
+            producer="",
+            sent_at=UtcNow(),
+            attempts=1,
+            error="",
+            error_class=error,
+            died_at=UtcNow(-timedelta(**ago)),
+        )
+        for offset in range(count)
+    )
+
+
+def test_the_letters_of_one_group_hide_no_new_letter_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("monitoring.alarms.groups.AT_MOST", 10)
+    mail, tasks, old = make_group(), make_group("tasks"), make_group("old")
+    letters(old, 1, "KeyError", minutes=6)
+    letters(mail, 3, "OSError", minutes=1)
+    evaluate("default")
+    assert [row.group for row in firing("default")] == ["mail"]
+    letters(tasks, 11, "ValueError", seconds=1)
+    values = measure("dead_new", "default")
+    assert values is not None
+    assert {str(subject): tuple(one) for subject, one in values.items()} == {
+        "mail on orders": (1, "OSError"),  # at least
+        "tasks on orders": (10, "ValueError"),
+    }
+    evaluate("default")
+    assert {row.group for row in firing("default")} == {"mail", "tasks"}
+    # More groups than are asked: nothing is known of the others, so their alarms stay.
+    monkeypatch.setattr("monitoring.alarms.groups.ASKED", 0)
+    assert value("dead_new") is None
+    evaluate("default")
+    assert {row.group for row in firing("default")} == {"mail", "tasks"}
+
+
 def test_an_ordered_group_is_blocked_since_the_first_failure_of_its_oldest_message() -> None:
     @consumer("orders", group="mail", ordered=True)
     def handle(message: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from monitoring.alarms import delivering, evaluation, firing
 from monitoring.alarms.audit import audit_newest
+from monitoring.alarms.groups import ASKED
 from monitoring.alarms.metrics import METRICS, measure
 from streams.admin.alarm import alarm
 from streams.models import DeadMessage, Delivery, UtcNow
@@ -54,6 +55,23 @@ def test_recent_failures_are_read_from_their_indexes(seeded: Seed) -> None:
         measure("expired", "default")
     keys = {step.key for s in statements for step in s.steps if step.table in LARGE}
     assert keys == {"ems_dead_died", "ems_log_open"}
+
+
+def test_the_newest_letter_of_each_group_is_one_entry_of_its_index(
+    seeded: Seed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitoring.alarms.groups.AT_MOST", 1)
+    newest = DeadMessage.objects.order_by("-pk").first()
+    assert newest
+    DeadMessage.objects.exclude(pk=newest.pk).update(died_at=UtcNow(-timedelta(days=3)))
+    DeadMessage.objects.filter(pk=newest.pk).update(died_at=UtcNow())
+    with explained() as statements:
+        measure("dead_new", "default")
+    (of_each,) = [s for s in statements if " UNION ALL " in s.sql]
+    steps = [step for step in of_each.steps if step.table == "ems_dead_msg"]
+    assert {(step.access, step.key) for step in steps} == {("ref", "ems_dead_waiting")}
+    assert len(steps) == ASKED
+    assert not any("filesort" in step.extra for step in steps)
 
 
 def test_the_oldest_message_of_an_inbox_is_one_entry_of_its_index(seeded: Seed) -> None:

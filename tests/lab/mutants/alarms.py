@@ -83,6 +83,20 @@ ALARMS = [
         "tests/monitoring/test_alarm_channels.py"
         "::test_an_attempt_that_took_too_long_does_not_note_over_the_next_one",
     ),
+    Mutant(
+        "a-flood-of-letters-hides-those-of-other-groups",
+        "monitoring/alarms/groups.py",
+        "if asked := hidden[:ASKED]:",
+        "if asked := []:",
+        f"{METRICS}::test_the_letters_of_one_group_hide_no_new_letter_of_another",
+    ),
+    Mutant(
+        "groups-that-were-not-asked-are-quiet",
+        "monitoring/alarms/groups.py",
+        "for group in hidden[ASKED:]}",
+        "for group in []}",
+        f"{METRICS}::test_the_letters_of_one_group_hide_no_new_letter_of_another",
+    ),
     # Else a hole in a log that writes is told to nobody while an old one is acknowledged.
     Mutant(
         "findings-of-all-logs-are-one-alarm",
