@@ -143,7 +143,7 @@ def test_a_retry_is_claimed_once_whatever_is_lost(proxied, process, calls, fault
 @pytest.mark.parametrize(
     "statement",
     [
-        b"AND `ems_retry_msg`.`delivery_id` =",  # the row of a claimed retry is read
+        b"WHERE `ems_retry_msg`.`id` =",  # the row is read, as a part of the claim
         b"UPDATE `ems_topic_group_log` SET `started_at`",  # it is noted as started
         b"SELECT `offset`",  # its body is read
     ],
