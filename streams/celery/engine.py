@@ -572,7 +572,8 @@ class Engine:
             if time.monotonic() >= renew_at:
                 self._renew(client, hands)
                 renew_at = time.monotonic() + RENEW_SECONDS
-            wrote = hands.flush()  # an error of it must not end the lease
+            # An error of it must not end the lease, nor the time that it takes.
+            wrote = hands.flush(renew_at)
             return TOGETHER_SECONDS if wrote else 0.0
 
         while not self._stopping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -194,15 +195,17 @@ class Hands:
             self._free.append(hand.name)
             hand.name = ""
 
-    def flush(self) -> bool:
+    def flush(self, until: float = math.inf) -> bool:
         """Write what has ended since the last time; return whether anything was written.
 
-        What could not be written, as the database is away, is written the next time.
+        What could not be written, as the database is away, is written the next time; so are
+        failures and releases, but for the first, after ``until``, an instant of time.monotonic().
+        Each of them takes several statements.
         """
         with self._writing:
-            return self._flush()
+            return self._flush(until)
 
-    def _flush(self) -> bool:
+    def _flush(self, until: float) -> bool:
         with self._lock:
             ended, self._ended = self._ended, set()
             failed, self._failed = self._failed, []
@@ -212,11 +215,15 @@ class Hands:
             while failed:
                 self._fail(*failed[0])
                 del failed[0]
+                if time.monotonic() >= until:
+                    break
         except BaseException:
             with self._lock:
                 self._ended |= ended & self._hands
-                self._failed = [*failed, *self._failed]
             raise
+        finally:
+            with self._lock:
+                self._failed = [*failed, *self._failed]
         return bool(ended or failed)
 
     def _settle(self, hands: Iterable[Hand]) -> None:

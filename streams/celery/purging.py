@@ -12,7 +12,7 @@ from streams.consume.subscription import subscribe
 from streams.database.batches import delete_all
 from streams.database.retrying import retrying
 from streams.database.sql.send import CANCELLABLE
-from streams.database.transactions import own_transaction
+from streams.database.transactions import own_transaction, short_lock_waits
 from streams.log.sequencer import sequence
 from streams.log.skips import move_cursor, write_skipped
 from streams.models import (
@@ -30,13 +30,19 @@ from streams.models import (
 )
 
 TOLD = {"client_id": "celery purge", "error": "skipped by a purge of the queue"}
+# Rows of one transaction; and for how many seconds it waits for a lock, since nothing is sequenced
+# in the partition meanwhile.
+STEP = 500
+LOCK_SECONDS = 3
+# After so many seconds the purge goes on with what is sequenced: another process may hold the rest.
+SEQUENCED_SECONDS = 30.0
 
 
 def purge(topics: Sequence[str], using: str) -> int:
-    """Skip what waits in these topics; return how many messages that is.
+    """Skip what waits in these topics for workers; return how many messages that is.
 
-    Also what has an ETA, and what waits for its next attempt. What a worker has goes on, and may
-    come back.
+    Also what waits for its next attempt. What has an ETA is deleted. What a worker has goes on, and
+    may come back. It may be interrupted, and run again.
     """
     number = 0
     for topic in Topic.objects.using(using).filter(name__in=topics):
@@ -45,35 +51,44 @@ def purge(topics: Sequence[str], using: str) -> int:
         number += sum(delete_all(delayed, using, CANCELLABLE))
         # A queue that no worker has read has no group: its first worker would begin at the start.
         group = subscribe(registration_of(topic.name, GROUP, start="earliest"), using)
-        partitions = list(Partition.objects.using(using).filter(topic=topic.pk))
-        ids = [one.pk for one in partitions]
-        while (pause := sequence(using, ids).goes_on_in) is not None:
+        places = Partition.objects.using(using).filter(topic=topic.pk)
+        ids = list(places.values_list("pk", flat=True))
+        until = time.monotonic() + SEQUENCED_SECONDS
+        while (pause := sequence(using, ids, until=until).goes_on_in) is not None:
+            if time.monotonic() >= until:
+                break
             time.sleep(pause)
-        number += sum(retrying(_skip, using, group, pk, using) for pk in ids)
+        for pk, end in places.values_list("pk", "next_offset"):
+            while skipped := retrying(_skip, using, group, pk, end, using):
+                number += skipped
     return number
 
 
-def _skip(group: ConsumerGroup, partition: int, using: str) -> int:
+def _skip(group: ConsumerGroup, partition: int, end: int, using: str) -> int:
+    """Skip some of what is below ``end``; return how many messages, 0 if there is nothing left."""
     place = group.pk, partition
     of_group = {"group": group.pk, "partition": partition}
-    with own_transaction(using):
+    with short_lock_waits(using, LOCK_SECONDS), own_transaction(using):
         # In this order, as a forced purge locks them. Nothing more is claimed meanwhile.
-        log = Partition.objects.using(using).select_for_update().get(pk=partition)
+        list(Partition.objects.using(using).select_for_update().filter(pk=partition))
         cursor = Cursor.objects.using(using).select_for_update().get(**of_group, replay=0)
-        back = Delivery.objects.using(using).given_back().filter(**of_group)
-        locked = back.exclude(kind=Kind.RETRY).select_for_update(skip_locked=True)
-        parts = [part for one in locked.order_by("pk") for part in split(one)]
+        back = Delivery.objects.using(using).given_back().exclude(kind=Kind.RETRY)
+        back = back.filter(**of_group, first_offset__lt=end).order_by("pk")
+        locked = back.select_for_update(skip_locked=True)[:STEP]
+        parts = [part for one in locked for part in split(one)]
         Delivery.objects.using(using).filter(pk__in=[one.pk for one in parts]).update(
             state=State.SKIPPED, finished_at=UtcNow(), error=TOLD["error"]
         )
         # The message of a redriven one is a dead letter still.
         waiting = RetryMessage.objects.using(using).filter(**of_group, delivery=None)
-        rows = list(waiting.filter(dead_letter=None).select_for_update(skip_locked=True))
+        waiting = waiting.filter(dead_letter=None, offset__lt=end)
+        rows = list(waiting.select_for_update(skip_locked=True)[:STEP])
         for row in rows:
             told = {**TOLD, "attempt": row.attempt}
             offsets = range(row.offset, row.offset + 1)
             write_skipped(place, offsets, Kind.RETRY, UtcNow(), using, **told)
         RetryMessage.objects.using(using).filter(pk__in=[row.pk for row in rows]).delete()
-        new = log.next_offset - cursor.next_offset
-        move_cursor(cursor, cursor.next_offset, log.next_offset, UtcNow(), using, **TOLD)
+        new = max(0, end - cursor.next_offset)
+        if new:
+            move_cursor(cursor, cursor.next_offset, end, UtcNow(), using, **TOLD)
     return new + len(rows) + sum(one.last_offset + 1 - one.progress for one in parts)

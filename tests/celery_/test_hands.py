@@ -132,6 +132,18 @@ def test_the_split_of_a_part_takes_nothing_of_the_other_parts(
     assert audit("default") == []
 
 
+def test_a_thread_that_has_much_to_give_back_can_renew_the_lease_meanwhile(engine: Engine) -> None:
+    hands, tags = hands_of(engine)
+    for tag in tags:
+        assert hands.give_back_one(tag)
+    for left in (5, 4):
+        hands.flush(until=0.0)
+        assert sum(last + 1 - first for first, last in held()) == left
+        assert hands.pending
+    flush_all(engine)
+    assert held() == []
+
+
 def test_a_message_that_cannot_be_read_is_a_dead_letter_and_the_others_of_its_claim_run(
     engine: Engine,
 ) -> None:

@@ -319,7 +319,7 @@ CELERY = [
     Mutant(
         "a-purge-that-leaves-what-is-not-sequenced",
         PURGING,
-        "while (pause := sequence(using, ids).goes_on_in) is not None:",
+        "while (pause := sequence(using, ids, until=until).goes_on_in) is not None:",
         "while (pause := None) is not None:",
         f"{BROKER}::test_a_purge_skips_what_has_an_eta_and_what_no_worker_has_seen",
     ),
@@ -333,8 +333,23 @@ CELERY = [
     Mutant(
         "a-purge-that-leaves-what-was-given-back",
         PURGING,
-        'parts = [part for one in locked.order_by("pk") for part in split(one)]',
+        "parts = [part for one in locked for part in split(one)]",
         "parts: list[Delivery] = []",
+        f"{BROKER}::test_a_purge_skips_what_was_given_back_and_leaves_what_is_in_hand",
+    ),
+    Mutant(
+        "a-lease-that-ends-while-much-is-given-back",
+        HANDS_OF,
+        "                if time.monotonic() >= until:\n                    break\n",
+        "",
+        f"{HANDS}::test_a_thread_that_has_much_to_give_back_can_renew_the_lease_meanwhile",
+        "mysql",
+    ),
+    Mutant(
+        "a-purge-of-one-step",
+        PURGING,
+        "while skipped := retrying(",
+        "if skipped := retrying(",
         f"{BROKER}::test_a_purge_skips_what_was_given_back_and_leaves_what_is_in_hand",
     ),
 ]
