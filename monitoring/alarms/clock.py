@@ -20,6 +20,8 @@ MINUTE = timedelta(minutes=1)
 USED_FOR = timedelta(days=1)
 # No roll-up is late before: Celery beat makes them so seldom.
 ROLLED_UP_EVERY = 5 * MINUTE
+# So late that no job of the night explains it: one that was killed seems to be at work for hours.
+UNEXPLAINED = timedelta(hours=3)
 
 
 def step_late(using: str) -> Values:
@@ -39,7 +41,8 @@ def rollup_late(using: str) -> Values:
     """Return how many minutes ago each job of the roll-ups ended; nothing if none has for USED_FOR.
 
     One that has only failed is as old as its first failure. What would be late is unknown while a
-    job of the night is at work, and for a while after: one process may do both in turn.
+    job of the night is at work, and for a while after, until it is UNEXPLAINED: one process may do
+    both in turn.
     """
     # A window that counts old minutes once more has no ``until``: it is no progress.
     done = Run.objects.using(using).filter(state=RunState.DONE, until__isnull=False)
@@ -57,7 +60,8 @@ def rollup_late(using: str) -> Values:
     if not ended or min(ended.values()) > USED_FOR:
         return {}
     late = {job: age for job, age in (ended | tried).items() if age > ROLLED_UP_EVERY}
-    unknown = set(late) if late and works(using, AT_NIGHT, SILENT) else set()
+    explained = {job for job, age in late.items() if age < UNEXPLAINED}
+    unknown = explained if explained and works(using, AT_NIGHT, SILENT) else set()
     return {
         Subject(name=job): Value(None) if job in unknown else _value(age / MINUTE, age)
         for job, age in (ended | tried).items()

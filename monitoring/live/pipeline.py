@@ -38,9 +38,12 @@ class Percentiles:
 def pipeline(using: str, now: datetime, job: str = "traffic") -> Pipeline:
     """Return how fresh the roll-ups of a job are, by one statement."""
     runs = Run.objects.using(using).filter(job=job).order_by("-pk")
-    # However many have failed since; one that has computed the past once more has no ``until``.
-    done = runs.filter(state=RunState.DONE, until__isnull=False)
-    ends = Subquery(done.values("until")[:1]), Subquery(done.values("finished_at")[:1])
+    # However many have failed since. One that has computed the past once more has a beginning and
+    # no end: the job has got no further. The first windows of a long traffic have neither.
+    done = runs.filter(state=RunState.DONE)
+    further = done.exclude(since__isnull=False, until__isnull=True)
+    end = done.filter(until__isnull=False).values("until")[:1]
+    ends = Subquery(end), Subquery(further.values("finished_at")[:1])
     newest = runs.values_list("state", "error", *ends).first()
     if newest is None:
         return Pipeline(None, None, is_late=False)

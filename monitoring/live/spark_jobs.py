@@ -45,7 +45,7 @@ def at_work(now: datetime, *jobs: str) -> Q:
 
 
 def works(using: str, jobs: Iterable[str], lately: timedelta = timedelta(0)) -> bool:
-    """Tell whether such a job is at work, or was done ``lately``, here or on an alias with topics.
+    """Tell whether such a job is at work, or has ended ``lately``, here or on an alias with topics.
 
     One process does the jobs of all of them, one after the other.
     """
@@ -55,8 +55,8 @@ def works(using: str, jobs: Iterable[str], lately: timedelta = timedelta(0)) -> 
             now, runs = database_now(alias), Run.objects.using(alias)
             if runs.filter(at_work(now, *names)).exists():
                 return True
-            done = runs.filter(state=RunState.DONE, finished_at__gt=now - lately)
-            if lately and any(done.filter(of_any_namespace(job)).exists() for job in names):
+            ended = runs.filter(finished_at__gt=now - lately)
+            if lately and any(ended.filter(of_any_namespace(job)).exists() for job in names):
                 return True
         except Error:  # another one that is away has a row of its own
             if alias == using:

@@ -97,7 +97,7 @@ class Supply:
         turns = self._turns_of(client)
         while turns is not None:
             claimed = None
-            with suppress(LeaseLost):  # the claim of a retry has expired before its row was read
+            with suppress(LeaseLost):  # an earlier claim was in doubt: see claim_retry()
                 claimed = turns.claim(min(most, MAX_ANY_ORDER), HOLD)
             if claimed is None:
                 break

@@ -19,6 +19,7 @@ from streams.deliver.cursor_locks import CursorLocks
 from streams.deliver.held_back import held_back
 from streams.deliver.pace import Pace
 from streams.deliver.starts import Starts
+from streams.errors import LeaseLost
 from streams.log.ends import End
 from streams.log.rewinds import REWOUND, note, readable
 from streams.log.sequencer import Pass, sequence_sent
@@ -149,7 +150,7 @@ class Claimer:
     def claim_retry(self, timeout: timedelta) -> tuple[Delivery, RetryMessage] | None:
         """Claim the retry that has been due the longest, for ``timeout``; None if none is due.
 
-        Its row is as it was when it was claimed.
+        Its row is as it was when it was claimed. Raises LeaseLost.
         """
         self.more = True
         rows: list[RetryMessage] = []
@@ -157,6 +158,8 @@ class Claimer:
         self._retries_at = 0.0 if delivery else time.monotonic() + RETRY_LOOK_SECONDS
         if delivery is None:
             return None
+        if not rows:  # an earlier claim_sent() was in doubt, and what it has claimed is no retry
+            raise LeaseLost
         return delivery, rows[-1]  # of the last try, which is also the one that may be adopted
 
     def _adopting(self, work: Callable[[], Delivery | None]) -> Delivery | None:

@@ -20,7 +20,7 @@ def check_storable(value: Any, what: str) -> None:
     """
     if not _is_storable(value, MAX_DEPTH):
         raise InvalidMessage(
-            f"{what} nested deeper than {MAX_DEPTH} levels, or has a number that is too large."
+            f"{what} nested deeper than {MAX_DEPTH} levels, or a number in it is too large."
         )
 
 

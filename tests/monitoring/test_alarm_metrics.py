@@ -345,9 +345,9 @@ def rolled_up(job: str, minutes: float) -> None:
     Run.objects.create(job=job, state="done", until=at, finished_at=at)
 
 
-@pytest.mark.parametrize("job", ["archive", "reconcile"])
+@pytest.mark.parametrize(("job", "end"), [("archive", "failed"), ("reconcile", "done")])
 def test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it(
-    job: str,
+    job: str, end: str
 ) -> None:
     """One process does both, one after the other."""
     rolled_up("traffic", 20)
@@ -356,7 +356,7 @@ def test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it(
     assert value("rollup_late", Subject(name="traffic")) is None
     evaluate("default")
     assert firing("default") == []
-    Run.objects.filter(pk=nightly.pk).update(state="done", finished_at=UtcNow())
+    Run.objects.filter(pk=nightly.pk).update(state=end, finished_at=UtcNow())
     evaluate("default")
     assert firing("default") == []
     Run.objects.filter(pk=nightly.pk).update(finished_at=UtcNow(-timedelta(minutes=16)))
@@ -364,6 +364,13 @@ def test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it(
     assert [row.subject for row in firing("default")] == ["traffic"]
     # What is unknown does not resolve it.
     Run.objects.create(job=job, state="running")
+    evaluate("default")
+    assert [row.subject for row in firing("default")] == ["traffic"]
+
+
+def test_a_job_of_the_night_that_was_killed_explains_no_roll_up_that_is_hours_late() -> None:
+    rolled_up("traffic", 181)
+    Run.objects.create(job="archive", state="running", started_at=UtcNow(-timedelta(minutes=180)))
     evaluate("default")
     assert [row.subject for row in firing("default")] == ["traffic"]
 

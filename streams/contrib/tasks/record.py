@@ -39,9 +39,9 @@ ERRORS = 20
 RANDOM_BITS = 22
 UNKNOWN = 2**40
 
-# What a server says of a row that it does not take; MySQL says these of text that is no JSON for
-# it, of a key that is too long, and of too many levels.
+# What a server says of a row that it does not take.
 REFUSALS = (DataError, IntegrityError)
+# MySQL says it of text that is no JSON for it, of a key that is too long, and of too many levels.
 NOT_JSON = {3140, 3151, 3157}
 # The unique key has a row already.
 DUPLICATE = 1062

@@ -137,7 +137,7 @@ def _claim_all(
     while left > 0 and weight < ENOUGH_BYTES:
         claim = turns.claim_new if out else turns.claim
         claimed = None
-        with suppress(LeaseLost):  # the claim of a retry has expired before its row was read
+        with suppress(LeaseLost):  # an earlier claim was in doubt: see claim_retry()
             claimed = claim(left, asked.timeout)
         if claimed is None:
             return False

@@ -165,7 +165,9 @@ def _expired(delivery: Delivery, using: str) -> Settlement | None:
             if ended is not None:
                 tried.append(ended)
             elif tried and was_given_up(delivery):
-                return tried[-1]  # committed: only the reply was lost
+                return tried[
+                    -1
+                ]  # committed, and the reply was lost; or another operator has done it
             return ended
 
     return retrying(work, using)

@@ -115,7 +115,7 @@ ALARMS = [
     Mutant(
         "roll-ups-late-at-night",
         CLOCK,
-        "set(late) if late and works(using, AT_NIGHT, SILENT) else set()",
+        "explained if explained and works(using, AT_NIGHT, SILENT) else set()",
         "set()",
         f"{METRICS}::test_roll_ups_are_not_late_while_a_job_of_the_night_works_nor_soon_after_it",
     ),

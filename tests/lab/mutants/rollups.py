@@ -83,8 +83,8 @@ ROLL_UPS = [
     Mutant(
         "a-run-of-the-past-hides-how-far-spark-has-counted",
         "monitoring/live/pipeline.py",
-        ", until__isnull=False)",
-        ")",
+        "done.filter(until__isnull=False).values",
+        "done.values",
         f"{CONSUMPTION}::test_what_was_counted_is_shown_whatever_runs_without_an_end_came_later",
     ),
     Mutant(
