@@ -114,7 +114,8 @@ class MetricReading:
             if group is None or partition is None:
                 continue
             if what == sql.CURSOR:
-                group.behind += partition.end - offset
+                # The end was read before: the cursor may have passed it since.
+                group.behind += max(0, partition.end - offset)
                 at = group.topic, group.name, str(partition.number)
                 yield "ems_claimed_messages_total", at, offset
             elif what == sql.HELD:

@@ -60,6 +60,26 @@ def test_offsets_are_counters_of_what_came_and_what_was_claimed() -> None:
     assert found["ems_group_open_messages", PLACE] == 3
 
 
+def test_a_message_that_is_claimed_during_the_reading_is_no_negative_lag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mail = group()
+    rows = MetricReading._rows
+
+    def with_a_claim(self: MetricReading, statement: str, *parameters: object) -> list[object]:
+        found = rows(self, statement, *parameters)  # type: ignore[arg-type]
+        if statement == sql.PARTITIONS:
+            send("orders", 1)
+            sequence("default")
+            assert Claimer(mail, "c", "t", "default").claim(1, MINUTE)
+        return found
+
+    monkeypatch.setattr(MetricReading, "_rows", with_a_claim)
+    found = read()
+    assert found["ems_claimed_messages_total", (*PLACE, "0")] == 1
+    assert found["ems_group_lag_messages", PLACE] == 0
+
+
 def test_what_was_given_back_lags_again() -> None:
     mail = group()
     send_many([Outgoing("orders", n) for n in range(5)])
