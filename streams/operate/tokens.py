@@ -13,6 +13,7 @@ from datetime import timedelta
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
+from streams.conf import YEARS
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidValue
 from streams.logs import event
@@ -85,5 +86,12 @@ def right_of(text: str) -> ApiRight:
 
 
 def expiry(days: int | None) -> UtcNow | None:
-    """Return when a token expires that is valid for so many days; None is never."""
-    return None if days is None else UtcNow(timedelta(days=days))
+    """Return when a token expires that is valid for so many days; None is never.
+
+    Raises InvalidValue for more than a century.
+    """
+    if days is None:
+        return None
+    if days > YEARS:
+        raise InvalidValue(f"{days} days are longer than a century.")
+    return UtcNow(timedelta(days=days))

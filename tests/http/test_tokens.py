@@ -371,6 +371,14 @@ def test_the_command_refuses_rights_that_there_are_not(db: None, right: str) -> 
     assert not ApiToken.objects.exists()
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("days", ["3000000", "10000000000"])
+def test_the_command_issues_no_token_for_more_than_a_century(days: str) -> None:
+    with pytest.raises(CommandError, match="century"):
+        call_command("ems_tokens", "create", "shop", "--days", days)
+    assert not ApiToken.objects.exists()
+
+
 def test_a_web_server_keeps_nothing_of_a_request(api: Api, make_token: MakeToken) -> None:
     """Under WSGI each request has an event loop, and what its thread kept would slow it down."""
     token = make_token("send:orders")
