@@ -151,6 +151,12 @@ class Delivery(models.Model):
     def using(self) -> str:
         return self._state.db or database()
 
+    def is_settled(self, offset: int) -> bool:
+        """Tell whether the outcome of ``offset``, one of the delivery's, is on record."""
+        if offset < self.progress:
+            return True
+        return bool((self.settled or 0) >> (offset - self.first_offset) & 1)
+
     def counts_starts(self, *, is_last: bool) -> bool:
         """Tell whether the attempt is spent by a start only, which is written before the call.
 

@@ -106,7 +106,7 @@ def _ended(offset: int, delivery: Delivery, *, died: bool) -> tuple[str, str]:
         return _("skipped"), ""
     if offset in (failures := delivery.failures()):
         return (_("failed, dead") if died else _("failed")), failures[offset]
-    if offset >= delivery.progress:
+    if not delivery.is_settled(offset):
         if delivery.state == State.START:
             return _("being handled"), ""
         if delivery.state == State.RELEASED:
@@ -147,7 +147,7 @@ def _state(
             return _("parked until the messages of its key before it are done")
         return _due(retry.attempt, retry.due_at)
     last = deliveries[-1] if deliveries else None
-    if last and last.state == State.START and offset >= last.progress:
+    if last and last.state == State.START and not last.is_settled(offset):
         return _("being handled") if last.token else _("given back: waits for the next claim")
     cursor = next((cursor for cursor in cursors if not cursor.replay), None)
     if cursor and offset >= cursor.next_offset:
@@ -178,7 +178,7 @@ def _outcome(offset: int, last: Delivery, *, was_redriven: bool) -> str:
     """Return how the last delivery ended, for an offset that is in no other table now."""
     if last.state == State.SKIPPED:
         return _("skipped")
-    if offset < last.progress and last.first_offset < last.last_offset:
+    if last.is_settled(offset) and last.first_offset < last.last_offset:
         # The delivery has the number of its messages that were given up, not their offsets.
         if last.failed == len(failures := last.failures()) and not last.missing:
             return _("discarded") if offset in failures and not was_redriven else _("done")

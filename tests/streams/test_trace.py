@@ -6,12 +6,14 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from streams import Outgoing, ReceivedMessage, Reject, consumer, send, send_many
 from streams.consume import registry
+from streams.consume.outcome.any_order import Ends, settle_any_order
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
@@ -81,6 +83,20 @@ def test_the_way_of_a_message_that_is_done() -> None:
     (row,) = found.deliveries
     assert (row.client_id, row.thread, row.attempt) == ("10.0.0.1@7@a", "mail-3", 1)
     assert row.claimed_at <= row.finished_at
+
+
+@pytest.mark.parametrize("options", [{}, {"ordered": "key", "lanes": 3}], ids=str)
+def test_what_is_settled_in_any_order_is_done_while_others_of_its_claim_are_handled(
+    options: dict[str, Any],
+) -> None:
+    consumer("orders", group="mail", **options)(print)
+    send_many([Outgoing("orders", n) for n in range(3)])
+    sequence("default")
+    delivery = Claimer(group(), "c", "t", "default").claim(3, MINUTE)
+    assert delivery
+    assert settle_any_order([Ends(delivery, 0b110)], "default") == []
+    assert [state(n) for n in range(3)] == ["being handled", "done", "done"]
+    assert [traced(n).attempts[0].outcome for n in range(3)] == ["being handled", "done", "done"]
 
 
 def test_the_way_of_a_message_that_fails_dies_is_redriven_and_dies_again() -> None:

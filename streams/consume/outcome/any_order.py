@@ -175,10 +175,9 @@ def split(
 
 def _parts(row: Delivery, apart: Collection[int]) -> Iterator[tuple[range, bool]]:
     """Yield the parts of a delivery, and whether each is settled."""
-    done = row.settled or 0
 
     def kind(offset: int) -> tuple[bool, int]:
-        settled = offset < row.progress or bool(done >> (offset - row.first_offset) & 1)
+        settled = row.is_settled(offset)
         return settled, offset if offset in apart and not settled else -1
 
     for (settled, _apart), some in groupby(row.offsets, kind):
