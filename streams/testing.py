@@ -54,6 +54,9 @@ from streams.rules.names import text_of_key
 from streams.sharding import alias_of, aliases
 from streams.two_phase.checking import CheckResult, check_due
 
+# The filters of sent().
+FILTERS = ("body", "key", "tag", "headers", "deliver_at", "partition")
+
 
 @dataclass
 class DrainResult(Outcome):
@@ -137,13 +140,19 @@ def checkback(biz: str | None = None, *, using: str | None = None) -> CheckResul
 def sent(topic: str, *, using: str | None = None, **filters: Any) -> list[Outgoing]:
     """Return the messages sent to ``topic``, in order, also those of the open transaction.
 
-    ``filters`` are values of :class:`Outgoing`: ``sent("orders", key="7", tag="paid")``.
+    ``filters`` are values of :class:`Outgoing`: ``sent("orders", key="7", tag="paid")``. There are
+    ``body``, ``key``, ``tag``, ``headers``, ``deliver_at`` and ``partition``; raises TypeError for
+    any other. The messages returned do not say their partition.
     """
+    if unknown := filters.keys() - FILTERS:
+        raise TypeError(f"sent() has no filter {', '.join(sorted(unknown))}: {', '.join(FILTERS)}")
     if "key" in filters:
         filters["key"] = text_of_key(filters["key"])
     if "body" in filters:
         filters["body"] = bodies.decode(*bodies.encode(filters["body"]))
     rows = Message.objects.using(using or alias_of(topic)).filter(partition__topic__name=topic)
+    if (partition := filters.pop("partition", None)) is not None:
+        rows = rows.filter(partition__number=partition)
     messages = [
         Outgoing(
             topic=topic,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 from django.test import SimpleTestCase, TestCase, TransactionTestCase
 
@@ -334,10 +335,18 @@ class SentTest(CleanRegistry, TestCase):
         assert [m.body for m in sent("orders", tag="even", body=2)] == [2]
         assert sent("orders", key="9") == []
 
-    def test_an_unknown_filter_is_an_error(self):
-        send("orders", 1)
-        with pytest.raises(AttributeError):
-            sent("orders", colour="red")
+    def test_filters_by_the_partition(self):
+        call_command("ems_topics", "create", "orders", "--partitions", "2")
+        for n in range(4):
+            send("orders", n, partition=n % 2)
+        assert [m.body for m in sent("orders", partition=1)] == [1, 3]
+        assert sent("orders", partition=7) == []
+        assert sent("orders", partition=0, body=2) == [Outgoing("orders", 2)]
+
+    def test_another_filter_is_an_error_also_if_nothing_was_sent(self):
+        for name in ("colour", "dedup_key", "dedup_window", "delay"):
+            with pytest.raises(TypeError, match=name):
+                sent("orders", using=None, **{name: 1})
 
     def test_shows_when_a_delayed_message_is_due(self):
         due = datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
