@@ -1,5 +1,7 @@
 """Configures the EMS project. The environment is read here and nowhere else.
 
+A variable that is empty counts as not set.
+
 DATABASE_URL           mysql://user:password@host:3306/name; default: SQLite in the state folder
 REDIS_URL              redis://host:6379/0, also Celery's broker; default: none, then consumers
                        poll, and EMS is Celery's broker
@@ -25,6 +27,7 @@ from typing import Any
 import environ
 
 env = environ.Env()
+env.ENVIRON = {name: value for name, value in os.environ.items() if value}
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 STATE_DIR = Path(env.str("EMS_STATE_DIR", default=str(BASE_DIR / "ems-state"))).absolute()
@@ -50,7 +53,7 @@ def _database() -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(STATE_DIR / "ems.sqlite3"),
     }
-    if "DATABASE_URL" in os.environ:
+    if "DATABASE_URL" in env.ENVIRON:
         database = env.db_url("DATABASE_URL")
     options = {
         # Writers wait for the file from the start of their transaction. Otherwise two that have
@@ -92,10 +95,10 @@ EMS: dict[str, Any] = {
     "STATE_DIR": STATE_DIR,
     "ARCHIVE": env.str("EMS_ARCHIVE", default="") or None,
 }
-if "EMS_RETRY_DELAYS" in os.environ:
+if "EMS_RETRY_DELAYS" in env.ENVIRON:
     EMS["RETRY_DELAYS"] = env.list("EMS_RETRY_DELAYS", cast=float)
 for _name in ("POLL_SECONDS", "DRAIN_SECONDS"):
-    if f"EMS_{_name}" in os.environ:
+    if f"EMS_{_name}" in env.ENVIRON:
         EMS[_name] = env.float(f"EMS_{_name}")
 
 # Celery is optional: consumers run the time-driven steps themselves.
