@@ -39,6 +39,7 @@ from streams.models import (
     UtcNow,
 )
 from streams.models.cursor import BLOCKED
+from streams.models.delivery import UNSETTLED
 
 # In partitions: one statement reads a message of each of at most this many.
 CHUNK = 200
@@ -231,7 +232,7 @@ def _open_claims(groups: list[int], using: str) -> Iterable[Mapping[str, Any]]:
         is_held=Case(When(token="", then=False), default=True, output_field=BooleanField())
     ).values("group", "partition", "kind", "is_held")
     return by_place.annotate(
-        n=Sum(F("last_offset") + 1 - F("progress")),
+        n=Sum(UNSETTLED),
         oldest=Min("progress", filter=Q(progress__gte=F("partition__first_offset"))),
         # A first attempt has no start until its first calls are settled.
         called_at=Min(Coalesce("started_at", "claimed_at")),

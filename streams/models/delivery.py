@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from streams.conf import MAX_BATCH, database
 from streams.database.retrying import retrying
+from streams.database.sql.dialect import set_bits
 from streams.database.transactions import own_transaction
 from streams.errors import LeaseLost
 from streams.models.consumer import Consumer
@@ -37,6 +39,26 @@ class State(models.TextChoices):
     RETRY = "RETRY", _("Failed, to be retried")
     RELEASED = "RELEASED", _("Released")
     SKIPPED = "SKIPPED", _("Skipped")
+
+
+class _SettledAbove(models.Func):
+    """How many messages of a delivery are settled above its progress, in any order."""
+
+    output_field = models.BigIntegerField()
+
+    def __init__(self) -> None:
+        super().__init__("settled", "progress", "first_offset")
+
+    def as_sql(  # type: ignore[override]
+        self, compiler: Any, connection: Any, **context: Any
+    ) -> tuple[str, tuple[Any, ...]]:
+        # Django's own shift is a division of floating-point numbers on MySQL.
+        settled, progress, first = (compiler.compile(one)[0] for one in self.source_expressions)
+        return set_bits(connection.vendor, f"{settled} >> ({progress} - {first})"), ()
+
+
+# How many messages of a delivery are not settled: Delivery.unsettled, in a query.
+UNSETTLED = F("last_offset") + 1 - F("progress") - _SettledAbove()
 
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
@@ -156,6 +178,12 @@ class Delivery(models.Model):
         if offset < self.progress:
             return True
         return bool((self.settled or 0) >> (offset - self.first_offset) & 1)
+
+    @property
+    def unsettled(self) -> int:
+        """The number of its messages whose outcome is not on record."""
+        above = (self.settled or 0) >> (self.progress - self.first_offset)
+        return self.last_offset + 1 - self.progress - above.bit_count()
 
     def counts_starts(self, *, is_last: bool) -> bool:
         """Tell whether the attempt is spent by a start only, which is written before the call.

@@ -32,7 +32,7 @@ def clients(rows: Iterable[Consumer], using: str) -> list[GroupClient]:
     held: Counter[tuple[str, int]] = Counter()
     groups = {row.group_id for row in found}
     for claim in Delivery.objects.using(using).open().filter(group__in=groups):
-        held[claim.client_id, claim.group_id] += claim.last_offset + 1 - claim.progress
+        held[claim.client_id, claim.group_id] += claim.unsettled
     return [
         GroupClient.of(row, live=row.lease_until >= now, open=held[row.client_id, row.group_id])
         for row in found

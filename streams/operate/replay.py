@@ -36,6 +36,7 @@ from streams.models import (
     Topic,
     UtcNow,
 )
+from streams.models.delivery import UNSETTLED
 from streams.operate.revoke import fence, held_by
 from streams.operate.target import Target
 from streams.wakeup import announce
@@ -335,7 +336,7 @@ def _open(cursor: Cursor, using: str) -> int:
             first_offset__lt=cursor.stop_offset,
         )
     )
-    total = rows.aggregate(n=Sum(F("last_offset") + 1 - F("progress")))["n"]
+    total = rows.aggregate(n=Sum(UNSETTLED))["n"]
     return int(total or 0)
 
 

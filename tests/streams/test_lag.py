@@ -10,23 +10,27 @@ from django.test.utils import CaptureQueriesContext
 
 from streams import Outgoing, Reject, consumer, send, send_many
 from streams.consume import registry
+from streams.consume.outcome.any_order import Ends, settle_any_order
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
 from streams.deliver.claim import Claimer
 from streams.log.lag import Lag, lags
 from streams.log.sequencer import sequence
+from streams.metrics.reading import MetricReading
 from streams.models import (
     Consumer,
     ConsumerGroup,
     Cursor,
     DeadMessage,
+    Delivery,
     Message,
     Partition,
     RetryMessage,
     UtcNow,
 )
 from streams.models.consumer import LEASE
+from streams.nouns.client import clients
 from streams.testing import drain
 from tests.consuming import fail
 
@@ -94,6 +98,30 @@ def test_a_message_is_counted_where_it_is() -> None:
     assert numbers(lag()) == (2, 3, 1, 1, 1)
     settle(claimed, 4, max_retries=5)  # 2 and 3 are done
     assert numbers(lag()) == (2, 1, 1, 1, 1)
+
+
+def test_what_is_settled_in_any_order_is_not_open() -> None:
+    send_many([Outgoing("orders", n) for n in range(64)])
+    sequence("default")
+    claimer = Claimer(group(), "client", "thread", "default")
+    Consumer.objects.create(client_id="client", group=group(), lease_until=UtcNow(LEASE))
+    for settled in (2**63 - 2, None):  # all but the lowest of 63, and one that begins
+        claimed = claimer.claim(63, MINUTE)
+        assert claimed
+        if settled:
+            assert settle_any_order([Ends(claimed, settled)], "default") == []
+    assert opened() == (2, 2, 2)
+    first = Delivery.objects.order_by("pk")[0]
+    Delivery.objects.filter(pk=first.pk).update(settled=2**62 + 3, progress=2)
+    assert opened() == (61, 61, 61)
+
+
+def opened() -> tuple[int, int, float]:
+    """As the lag, the list of clients and the metrics have it."""
+    (client,) = clients(Consumer.objects.select_related("group__topic"), "default")
+    samples = MetricReading("default").samples()
+    (metric,) = (value for name, _labels, value in samples if name == "ems_group_open_messages")
+    return lag().open, client.open, metric
 
 
 def test_a_retry_in_hand_is_open_and_not_waiting() -> None:

@@ -44,6 +44,14 @@ IF = {MYSQL: "IF", SQLITE: "IIF"}
 IMMEDIATE = "1970-01-01 00:00:00"
 
 
+def set_bits(vendor: str, value: str) -> str:
+    """Return the number of bits that are set in ``value``, of at most 63; 0 for NULL."""
+    if vendor == SQLITE:
+        bits = " + ".join(f"(({value}) >> {at} & 1)" for at in range(63))
+        return f"(CASE WHEN ({value}) IS NULL THEN 0 ELSE {bits} END)"
+    return f"COALESCE(BIT_COUNT({value}), 0)"
+
+
 def later(vendor: str, delay: timedelta) -> Any:
     """Return ``delay`` as the parameter of LATER."""
     if vendor == SQLITE:

@@ -18,6 +18,7 @@ from streams.database.sql.dialect import (
     USE_OPEN,
     USE_RETRIES,
     numbers,
+    set_bits,
 )
 
 # The time limit of one statement.
@@ -74,17 +75,19 @@ def positions(vendor: str) -> str:
     """Return the statement for (what, group, partition, is replay, lowest offset, messages).
 
     Cursors: one row each. Open deliveries: by ems_log_open, at most COUNT_AT_MOST of them; offsets
-    that have been purged have no age, so they are not the lowest ones. Retries: the lowest offset
-    of each place, one entry of ems_retry_place each (a loose index scan, which needs the MIN).
+    that have been purged have no age, so they are not the lowest ones; ``above`` is what is settled
+    above the progress, in any order. Retries: the lowest offset of each place, one entry of
+    ems_retry_place each (a loose index scan, which needs the MIN).
     """
     return (
         f"SELECT '{CURSOR}', `group_id`, `partition_id`, 0, `next_offset`, 0 FROM `ems_cursor`"  # noqa: S608
         " WHERE `replay` = 0"
         " UNION ALL SELECT o.`what`, o.`group_id`, o.`partition_id`, o.`replays`,"
         " MIN(CASE WHEN o.`progress` >= p.`first_offset` THEN o.`progress` END),"
-        " SUM(o.`last_offset` + 1 - o.`progress`)"
+        " SUM(o.`last_offset` + 1 - o.`progress` - o.`above`)"
         f" FROM (SELECT CASE `token` WHEN '' THEN '{GIVEN_BACK}' ELSE '{HELD}' END AS `what`,"
-        " `group_id`, `partition_id`, `kind` = 'replay' AS `replays`, `progress`, `last_offset`"
+        " `group_id`, `partition_id`, `kind` = 'replay' AS `replays`, `progress`, `last_offset`,"
+        f" {set_bits(vendor, '`settled` >> (`progress` - `first_offset`)')} AS `above`"
         f" FROM `ems_topic_group_log` {USE_OPEN[vendor]} WHERE `state` = 'START'"
         f" LIMIT {COUNT_AT_MOST}) o JOIN `ems_partition` p ON p.`id` = o.`partition_id`"
         " GROUP BY o.`what`, o.`group_id`, o.`partition_id`, o.`replays`"

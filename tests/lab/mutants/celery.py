@@ -27,6 +27,21 @@ DEATH_LOCK = "streams/process/shared/death_lock.py"
 
 CELERY = [
     Mutant(
+        "any-order-traced-by-progress-alone",
+        "streams/observe/trace.py",
+        "    if not delivery.is_settled(offset):\n",
+        "    if offset >= delivery.progress:\n",
+        "tests/streams/test_trace.py"
+        "::test_what_is_settled_in_any_order_is_done_while_others_of_its_claim_are_handled",
+    ),
+    Mutant(
+        "any-order-counted-by-progress-alone",
+        "streams/models/delivery.py",
+        ' - F("progress") - _SettledAbove()',
+        ' - F("progress")',
+        "tests/streams/test_lag.py::test_what_is_settled_in_any_order_is_not_open",
+    ),
+    Mutant(
         "any-order-without-the-bits-before",
         SQL,
         " AND COALESCE(`settled`, 0) = %s",
