@@ -41,8 +41,8 @@ class Observer:
         """Note that the work ``what`` begins; return what to call at its end, or None.
 
         ``args`` are those of the function: of CLAIM a Claimer, of SETTLE and RELEASE a Delivery
-        first; of SEND and PREPARE a Sending; of CHECK the name of a checker; of COMMIT the row of
-        the prepared message, and the alias.
+        first, or of SETTLE the Ends of several; of SEND and PREPARE a Sending; of CHECK the name
+        of a checker; of COMMIT the row of the prepared message, and the alias.
         """
         return None
 

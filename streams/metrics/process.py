@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Count
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from streams import telemetry
+from streams.consume.outcome.any_order import Ends
 from streams.errors import SendOutcomeUnknown, StreamsError
 from streams.metrics.catalogue import COUNTER, HISTOGRAM, PROCESS, ExportedMetric
 from streams.metrics.clock import DatabaseClock
@@ -154,14 +155,19 @@ class ProcessMetrics(telemetry.Observer):
 
         return end
 
-    def _settle(self, delivery: Delivery, *args: Any) -> End:
-        labels = *self._names(delivery.group), str(delivery.kind)
+    def _settle(self, settled: Delivery | Sequence[Ends], *args: Any) -> End:
+        alone = isinstance(settled, Delivery)
+        held = [settled] if isinstance(settled, Delivery) else [one.delivery for one in settled]
+        labels = [(*self._names(one.group), str(one.kind)) for one in held]
         began = time.perf_counter()
 
-        def end(settlement: Any, error: BaseException | None) -> None:
+        def end(result: Any, error: BaseException | None) -> None:
             if error is None:
                 seconds = time.perf_counter() - began
-                self._child("ems_settle_seconds", *labels).observe(seconds)
+                lost = () if alone else result
+                for delivery, of_it in zip(held, labels, strict=True):
+                    if delivery not in lost:
+                        self._child("ems_settle_seconds", *of_it).observe(seconds)
 
         return end
 

@@ -23,6 +23,7 @@ from streams import (
     telemetry,
 )
 from streams.consume import registry
+from streams.consume.outcome.any_order import Ends, settle_any_order
 from streams.database.retrying import retrying
 from streams.errors import LeaseLost, StreamsError
 from streams.log.sequencer import sequence
@@ -180,6 +181,22 @@ def test_another_attempt_is_no_delivery_time(change: Change) -> None:
     wait_for(lambda: running.worker.step() or change("ems_handler_seconds_count", **group()) == 2)
     assert change("ems_claims_total", **group(), kind="retry") == 1
     assert change("ems_delivery_seconds_count", **group()) == 1
+
+
+def test_deliveries_that_are_settled_in_any_order_are_observed_once_each(
+    change: Change, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "_failed_at", float("-inf"))
+    consumer("orders", group="mail", start="earliest")(lambda message: None)
+    running = Process("mail")
+    send_many([Outgoing("orders", n) for n in range(6)])
+    sequence("default")
+    held = [running.claim(2) for _ in range(3)]
+    Delivery.objects.filter(pk=held[2].pk).update(token="stolen")
+    ends = [Ends(held[0], 0b1), Ends(held[1], 0b11), Ends(held[2], 0b1)]
+    assert settle_any_order(ends, "default") == [held[2]]
+    assert change("ems_settle_seconds_count", **group(), kind="new") == 2
+    assert "Telemetry failed" not in caplog.text
 
 
 def test_a_lost_lease_is_counted(change: Change) -> None:

@@ -1265,6 +1265,14 @@ TELEMETRY = [
         "tests/metrics/test_process.py::test_telemetry_that_fails_changes_no_outcome",
     ),
     Mutant(
+        "lost-deliveries-are-observed-as-settled",
+        "streams/metrics/process.py",
+        "lost = () if alone else result\n",
+        "lost = ()\n",
+        "tests/metrics/test_process.py"
+        "::test_deliveries_that_are_settled_in_any_order_are_observed_once_each",
+    ),
+    Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
         'return _in_families(reply.alias, [("ems_up", (), 0)])\n',
