@@ -321,7 +321,7 @@ class Hands:
         with self._writing:  # the parts of a split are written before they are in hand
             known = [hand.delivery.pk for hand in list(self._hands)]
             rows = Delivery.objects.using(self._using).held().filter(client_id=client)
-            rows = rows.exclude(pk__in=known).select_related("group", "partition")
+            rows = rows.exclude(pk__in=known).select_related("group__topic", "partition")
             splitting = [hand for hand in list(self._hands) if hand.splitting]
             for stray in retrying(list, self._using, rows):
                 # The parts of a split whose reply was lost are in hand as the whole.

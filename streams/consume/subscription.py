@@ -149,7 +149,7 @@ def _create(
         # The topic's lock keeps partitions from being added, and the group from being created by
         # another process. The partitions' locks keep offsets from being given out or purged. So the
         # start that is read below is still right when its cursor is written.
-        Topic.objects.using(using).select_for_update().get(pk=topic_id)
+        topic = Topic.objects.using(using).select_for_update().get(pk=topic_id)
         if found := _find(topic_id, registration, using):
             return found
         locked = Partition.objects.using(using).select_for_update().filter(topic=topic_id)
@@ -170,6 +170,8 @@ def _create(
             by_key=registration.ordered == "key",
             **overrides,
         )
+        # A later read of it would ask the project's routers, which may name another database.
+        ConsumerGroup._meta.get_field("topic").set_cached_value(group, topic)
         if registration.mode == Mode.BROADCAST:
             return group  # each of its clients has its position on its own disk
         if begin == Start.LATEST:

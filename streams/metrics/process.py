@@ -59,7 +59,7 @@ class ProcessMetrics(telemetry.Observer):
 
     def __init__(self) -> None:
         self._children: dict[tuple[str, ...], Any] = {}
-        self._groups: dict[int, tuple[str, str]] = {}
+        self._groups: dict[tuple[str, int], tuple[str, str]] = {}  # by alias and id
         self._clock = DatabaseClock()
         self._topics: set[str] = set()  # to which a send has succeeded
         self._begin: dict[str, Callable[..., End]] = {
@@ -213,9 +213,10 @@ class ProcessMetrics(telemetry.Observer):
         return end
 
     def _names(self, group: Any) -> tuple[str, str]:
-        names = self._groups.get(group.pk)
-        if names is None:  # the topic of a group that was just created is read here, once
-            names = self._groups[group.pk] = (group.topic.name, group.name)
+        key = group._state.db, group.pk
+        names = self._groups.get(key)
+        if names is None:
+            names = self._groups[key] = (group.topic.name, group.name)
         return names
 
     def _child(self, name: str, *labels: str) -> Any:

@@ -30,7 +30,8 @@ from streams.log.sequencer import sequence
 from streams.metrics import REGISTRY, process
 from streams.metrics.catalogue import PROCESS
 from streams.metrics.histogram import QuickHistogram
-from streams.models import Delivery, Message, SystemConfig, UtcNow
+from streams.models import ConsumerGroup, Delivery, Message, SystemConfig, Topic, UtcNow
+from streams.testing import drain
 from tests.consuming import Process
 from tests.metrics.scraped import collected, value
 from tests.preparing import answering, held
@@ -196,6 +197,29 @@ def test_deliveries_that_are_settled_in_any_order_are_observed_once_each(
     ends = [Ends(held[0], 0b1), Ends(held[1], 0b11), Ends(held[2], 0b1)]
     assert settle_any_order(ends, "default") == [held[2]]
     assert change("ems_settle_seconds_count", **group(), kind="new") == 2
+    assert "Telemetry failed" not in caplog.text
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_groups_on_several_databases_are_counted_under_their_own_names(
+    change: Change, ems_settings: Any, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    settings.DATABASE_ROUTERS = ["streams.routers.StreamsRouter"]
+    consumer("orders", group="mail")(lambda message: None)
+    consumer("clicks", group="count")(lambda message: None)
+    for topic, alias in (("orders", "default"), ("clicks", "other")):
+        send(topic, 1, using=alias)
+        groups = ConsumerGroup.objects.using(alias)  # the next one gets the same id on both
+        groups.create(pk=70_000, topic_id=Topic.objects.using(alias).get().pk, name="gone")
+        groups.filter(pk=70_000).delete()
+    drain("mail")
+    drain("count")
+    send("clicks", 2, using="other")
+    drain("count")
+    assert ConsumerGroup.objects.get().pk == ConsumerGroup.objects.using("other").get().pk
+    assert change("ems_claims_total", topic="orders", group="mail", kind="new") == 1
+    assert change("ems_claims_total", topic="clicks", group="count", kind="new") == 2
     assert "Telemetry failed" not in caplog.text
 
 

@@ -146,6 +146,22 @@ def test_the_span_of_a_send_is_about_the_database_of_its_topic(
     assert attributes(only(exporter, "send clicks"))["ems.in_transaction"] is True
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_the_span_of_what_settles_a_failure_names_the_topic_of_its_database(
+    exporter: InMemorySpanExporter, ems_settings: Any, settings: Any
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    settings.DATABASE_ROUTERS = ["streams.routers.StreamsRouter"]
+
+    @consumer("clicks", group="count")
+    def count(message):
+        raise Reject("odd")
+
+    send("clicks", 1)
+    drain("count")  # this process creates the group
+    assert len(spans(exporter, "settle clicks")) == 1
+
+
 def test_a_send_of_a_handler_belongs_to_its_span(exporter: InMemorySpanExporter) -> None:
     @consumer("orders", group="mail")
     def mail(message):

@@ -1273,6 +1273,22 @@ TELEMETRY = [
         "::test_deliveries_that_are_settled_in_any_order_are_observed_once_each",
     ),
     Mutant(
+        "groups-of-all-databases-by-their-id-alone",
+        "streams/metrics/process.py",
+        "key = group._state.db, group.pk\n",
+        'key = "", group.pk\n',
+        "tests/metrics/test_process.py"
+        "::test_groups_on_several_databases_are_counted_under_their_own_names",
+    ),
+    Mutant(
+        "topic-of-a-new-group-is-read-by-the-routers",
+        "streams/consume/subscription.py",
+        'ConsumerGroup._meta.get_field("topic").set_cached_value(group, topic)\n',
+        "pass\n",
+        "tests/streams/test_tracing.py"
+        "::test_the_span_of_what_settles_a_failure_names_the_topic_of_its_database",
+    ),
+    Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
         'return _in_families(reply.alias, [("ems_up", (), 0)])\n',
