@@ -161,7 +161,9 @@ def _state(
     if any(letter.redriven_at is None for letter in dead):
         return _("dead")
     if last:
-        return _outcome(offset, last, was_redriven=bool(dead))
+        # A letter that was redriven before the last claim is of an earlier death.
+        since = [one for one in dead if one.redriven_at and one.redriven_at >= last.claimed_at]
+        return _outcome(offset, last, was_redriven=bool(since))
     if cursor is None or offset < cursor.start_offset:
         return _("before the start of the group")
     if offset < cursor.log_offset:

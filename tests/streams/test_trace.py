@@ -254,6 +254,20 @@ def test_a_redriven_message_that_is_in_no_table_is_lost_and_not_discarded() -> N
     assert state() == "lost: see ems_doctor --audit"
 
 
+def test_a_redriven_message_that_died_again_and_was_discarded_is_not_lost() -> None:
+    @consumer("orders", group="mail")
+    def handle(message):
+        raise Reject("no")
+
+    send("orders", 1)
+    drain()
+    redrive(DeadMessage.objects.get())
+    DeadMessage.objects.update(redriven_at=UtcNow(-MINUTE))  # SQLite's clock has milliseconds only
+    drain()
+    DeadMessage.objects.get(redriven_at=None).discard()
+    assert state() == "discarded"
+
+
 def test_what_was_before_a_group_is_not_its_matter() -> None:
     consumer("orders", group="mail", start="latest")(print)
     send("orders", 1)

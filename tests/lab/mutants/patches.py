@@ -1289,6 +1289,14 @@ TELEMETRY = [
         "::test_the_span_of_what_settles_a_failure_names_the_topic_of_its_database",
     ),
     Mutant(
+        "any-redrive-makes-a-discarded-message-lost",
+        "streams/observe/trace.py",
+        "was_redriven=bool(since)",
+        "was_redriven=bool(dead)",
+        "tests/streams/test_trace.py"
+        "::test_a_redriven_message_that_died_again_and_was_discarded_is_not_lost",
+    ),
+    Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
         'return _in_families(reply.alias, [("ems_up", (), 0)])\n',
