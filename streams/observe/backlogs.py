@@ -9,7 +9,7 @@ from datetime import timedelta
 from streams.consume.blocked import Blocked, blockades
 from streams.log.lag import lags
 from streams.models import ConsumerGroup
-from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis, on
 from streams.plural import plural
 
 
@@ -25,7 +25,7 @@ def blocked(using: str) -> Iterator[Diagnosis]:
     """Yield the partitions in which an ordered group waits for a message that has failed."""
     groups = ConsumerGroup.objects.using(using).filter(ordered=True).select_related("topic")
     for blockade in blockades(groups.order_by("name", "topic__name"), using).values():
-        yield from map(_blocked, blockade.worst)
+        yield from (_blocked(one, using) for one in blockade.worst)
         if blockade.unshown:
             group = f"{blockade.worst[0].group} on {blockade.worst[0].topic}"
             more = plural(
@@ -34,7 +34,7 @@ def blocked(using: str) -> Iterator[Diagnosis]:
             yield Diagnosis(WARNING, "blocked", f"{group}: {more}")
 
 
-def _blocked(one: Blocked) -> Diagnosis:
+def _blocked(one: Blocked, using: str) -> Diagnosis:
     place = f"{one.group} on {one.topic}: {one.place}"
     behind = plural(one.behind, "message waits behind it", "messages wait behind it")
     if one.waits_for_room:
@@ -43,15 +43,16 @@ def _blocked(one: Blocked) -> Diagnosis:
             f" {behind}"
         )
         hint = (
-            f"ems_keys list --group {one.group} says which messages hold keys. Correct the handler,"
-            " make a dead letter of such a message by ems_keys skip, or raise parkedMessagesMax."
+            f"ems_keys list --group {one.group}{on(using)} says which messages hold keys. Correct"
+            " the handler, make a dead letter of such a message by ems_keys skip, or raise"
+            " parkedMessagesMax."
         )
         return Diagnosis(WARNING, "blocked", text, hint)
     text = f"{place} has failed, attempt {one.attempt} is next; {behind}"
     hint = (
         f"Its error: {one.error or 'unknown'}. Correct the handler, and let the next attempt begin"
         " by ems_groups retry, or make a dead letter of the message: ems_groups skip"
-        f" {one.group} --topic {one.topic} --partition {one.partition}"
+        f" {one.group} --topic {one.topic} --partition {one.partition}{on(using)}"
     )
     return Diagnosis(WARNING, "blocked", text, hint)
 

@@ -191,6 +191,11 @@ def consumers(using: str) -> Iterator[Diagnosis]:
         yield Diagnosis(OK, "leases", "No delivery is past its deadline.")
 
 
+def on(using: str) -> str:
+    """Return the option that lets a command of a hint work on this alias; empty by default."""
+    return "" if using == settings().DATABASE else f" --database {using}"
+
+
 # What no other diagnosis says of a group.
 SAID = frozenset({Trouble.AWAY, Trouble.STUCK, Trouble.SLOW_CALL, Trouble.BEHIND})
 
@@ -203,7 +208,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
         dead += lag.dead
         waiting = (lag.behind or 0) + lag.waiting
         if waiting and lag.group.paused:
-            hint = f"ems_groups resume {lag.group.name}"
+            hint = f"ems_groups resume {lag.group.name}{on(using)}"
             text = f"{lag.group} is paused, and {plural(waiting, 'message waits', 'messages wait')}"
         elif waiting and not lag.consumers:
             hint = "Does an ems_consume run that has this group?"
@@ -212,7 +217,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
         elif found := [need for need in standing.needs if need.trouble in SAID]:
             said = (f"{need.trouble.label} {standing.told(need)}".strip() for need in found)
             text = f"{lag.group}: {'; '.join(said)}"
-            command = f"ems_groups deliveries {lag.group.name} --open"
+            command = f"ems_groups deliveries {lag.group.name} --open{on(using)}"
             hint = f"{command} shows what its clients have in hand."
             if found[0].trouble == Trouble.AWAY:
                 clients = Consumer.objects.using(using).away().filter(group=lag.group)
@@ -221,7 +226,7 @@ def groups(using: str) -> Iterator[Diagnosis]:
             continue
         yield Diagnosis(WARNING, "group", text, hint)
     if dead:
-        hint = "ems_dead list; then redrive or discard."
+        hint = f"ems_dead list{on(using)}; then redrive or discard."
         text = plural(dead, "waits for a decision", "wait for a decision")
         yield Diagnosis(WARNING, "dead letters", text, hint)
     else:
@@ -286,7 +291,7 @@ def _holding(using: str) -> Iterator[Diagnosis]:
         if held.group is None:
             hint = "Run “ems_spark archive”, or do not archive this topic."
         elif held.group.paused:
-            hint = f"ems_groups resume {held.group.name}"
+            hint = f"ems_groups resume {held.group.name}{on(using)}"
         else:
             hint = "See what it does: ems_groups list; the log of its consumers."
         if held.group is None or held.group.pk not in known:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.db.models import Count
 
 from streams.models import CheckEndpoint, PreparedRow, PreparedState, UtcNow
-from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis, on
 from streams.plural import plural
 from streams.sharding import home_of
 from streams.two_phase.schedule import OVERDUE
@@ -52,14 +52,14 @@ def _for_people(using: str) -> Iterator[Diagnosis]:
             "prepared message waits for a decision by a person.",
             "prepared messages wait for a decision by a person.",
         )
-        hint = "ems_prepared list --state manual; then commit or rollback."
+        hint = f"ems_prepared list --state manual{on(using)}; then commit or rollback."
         yield Diagnosis(WARNING, "prepared", text, hint)
     unsent = rows.filter(state=PreparedState.UNSENT)[:COUNT_AT_MOST].count()
     if unsent:
         text = plural(
             unsent, "committed message cannot be sent.", "committed messages cannot be sent."
         )
-        hint = "ems_prepared list --state unsent; correct the topic, then resend."
+        hint = f"ems_prepared list --state unsent{on(using)}; correct the topic, then resend."
         yield Diagnosis(WARNING, "prepared", text, hint)
     disputed = rows.disputed()[:COUNT_AT_MOST].count()
     if disputed:
@@ -93,5 +93,5 @@ def _old(using: str) -> Iterator[Diagnosis]:
             "message has been undecided for more than an hour.",
             "messages have been undecided for more than an hour.",
         )
-        hint = "See the last answers: ems_prepared list --state prepared."
+        hint = f"See the last answers: ems_prepared list --state prepared{on(using)}."
         yield Diagnosis(WARNING, "prepared", text, hint)

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from streams import Outgoing, consumer, runtime_settings, send_many
 from streams.log import topics
+from streams.log.sequencer import sequence
 from streams.models import (
     Consumer,
     ConsumerGroup,
@@ -122,6 +123,29 @@ def test_the_doctor_looks_at_all_databases_and_fails_if_one_is_ill(capsys):
     rows = json.loads(capsys.readouterr().out)
     assert {row["database"] for row in rows} == {"default", "other"}
     assert {row["database"] for row in rows if row["name"] == "offset gap"} <= {"other"}
+
+
+def test_commands_that_the_doctor_names_have_the_database(capsys):
+    two_topics()
+    for topic, alias, named in (("orders", "default", False), ("clicks", "other", True)):
+        send_many([Outgoing(topic, 1)], using=alias)
+        sequence(alias)
+        ConsumerGroup.objects.using(alias).update(paused=True)
+        capsys.readouterr()
+        with pytest.raises(SystemExit):  # no process runs the steps
+            call_command("ems_doctor", "--database", alias, "--audit", "--seconds=0", "--json")
+        rows = json.loads(capsys.readouterr().out)
+        hints = [row["hint"] for row in rows]
+        commands = [one for one in hints if one.startswith(("ems_groups", "ems_doctor --resume"))]
+        assert len(commands) == 2, hints
+        assert [f" --database {alias}" in one for one in commands] == [named, named]
+    (dead,) = (row["hint"] for row in rows if row["name"] == "dead letters")
+    assert dead.startswith("ems_dead list --database other; ")
+
+
+def test_an_audit_goes_on_in_one_database():
+    with pytest.raises(CommandError, match="Say with --database"):
+        call_command("ems_doctor", "--resume", "groups:1:0:0", "--all-databases")
 
 
 def test_a_command_that_names_a_topic_works_on_its_database(capsys):

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
+from django.core.management.base import CommandError
+
 from streams.management.base import StreamsCommand, duration, line, positive
 from streams.observe.audit.finding import AuditPosition, Finding, joined
 from streams.observe.audit.walk import walk
 from streams.observe.backlogs import BacklogLimits, beyond
-from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis
+from streams.observe.diagnoses import ERROR, OK, WARNING, Diagnosis, on
 from streams.observe.doctor import examine, ready
 from streams.operate.rewound import declare
 from streams.release import documentation
@@ -59,6 +61,11 @@ class Command(StreamsCommand):
         parser.add_argument(
             "--resume", metavar="POSITION", help="go on with an audit where one has stopped"
         )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["resume"] and options["all_databases"]:
+            raise CommandError("Say with --database where the audit is to go on: in one database.")
+        super().handle(*args, **options)
 
     def run(self, **options: Any) -> None:
         if options["rewound"]:
@@ -110,7 +117,7 @@ class Command(StreamsCommand):
         finally:
             self.progress("")
         text = "The audit has stopped before its end."
-        go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}")
+        go_on = Diagnosis(WARNING, "audit", text, f"ems_doctor --resume {then}{on(self.using)}")
         return [*_diagnoses(findings), go_on]
 
     def _end(self, findings: list[Finding], start: AuditPosition | None) -> list[Diagnosis]:

@@ -1296,6 +1296,15 @@ TELEMETRY = [
         "tests/streams/test_trace.py"
         "::test_a_redriven_message_that_died_again_and_was_discarded_is_not_lost",
     ),
+    # Followed as it stands, it would audit another database from there, and find nothing.
+    Mutant(
+        "an-unfinished-audit-names-no-database",
+        "streams/management/commands/ems_doctor.py",
+        "--resume {then}{on(self.using)}",
+        "--resume {then}",
+        "tests/commands/test_several_databases.py"
+        "::test_commands_that_the_doctor_names_have_the_database",
+    ),
     Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
