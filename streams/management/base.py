@@ -24,7 +24,14 @@ from streams.conf import database, working_on
 from streams.database.retrying import error_number, tables_missing
 from streams.database.transactions import committing
 from streams.durations import parse_duration
-from streams.errors import InvalidDuration, InvalidPlace, NotMigrated, StreamsError, storable
+from streams.errors import (
+    InvalidDuration,
+    InvalidPlace,
+    NotMigrated,
+    StreamsError,
+    UnknownTopic,
+    storable,
+)
 from streams.log.places import PLACE, LogPlace, message_name
 from streams.management.checking import CheckedUnconnected
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
@@ -47,6 +54,10 @@ MOST = 2**63 - 1
 FROM_ENVIRONMENT = "env:"
 # The error number of MySQL and MariaDB when a table does not exist.
 NO_TABLE = 1146
+
+
+class NoSuchGroup(CommandError):
+    """The alias has no group of this name, on this topic."""
 
 
 class StreamsCommand(CheckedUnconnected):
@@ -147,10 +158,12 @@ class StreamsCommand(CheckedUnconnected):
     def _run_everywhere(self, options: dict[str, Any]) -> None:
         """Run the command on each alias, and show what they have found together.
 
-        An alias that cannot be reached does not keep the others from being shown.
+        An alias that cannot be reached does not keep the others from being shown, and what is named
+        need not be on all of them.
         """
         self._gathered = gathered = _Gathered()
         failed: tuple[str, Error] | None = None
+        unknown: list[NoSuchGroup | UnknownTopic] = []
         for alias in aliases():
             self.using = alias
             if not (self.verbs or self.as_json):
@@ -160,7 +173,11 @@ class StreamsCommand(CheckedUnconnected):
                     self.run(**options)
             except Error as error:
                 failed = (alias, error)
+            except (NoSuchGroup, UnknownTopic) as error:
+                unknown.append(error)
         self._gathered = None
+        if len(unknown) == len(aliases()):
+            raise unknown[0]
         if gathered.values:
             self.write_json(gathered.values)
         elif gathered.columns:
@@ -288,7 +305,7 @@ class StreamsCommand(CheckedUnconnected):
     # -- what they look for --
 
     def groups(self, name: str | None = None, topic: str | None = None) -> list[ConsumerGroup]:
-        """Return the groups of this name on this topic; raises CommandError if none matches."""
+        """Return the groups of this name on this topic; raises NoSuchGroup if none matches."""
         chosen = ConsumerGroup.objects.using(self.using).select_related("topic")
         if name:
             chosen = chosen.filter(name=name)
@@ -297,7 +314,7 @@ class StreamsCommand(CheckedUnconnected):
         found = list(chosen.order_by("topic__name", "name"))
         if not found and (name or topic):
             wanted = " on ".join(filter(None, (name or "any name", topic)))
-            raise CommandError(f"There is no group {wanted}.")
+            raise NoSuchGroup(f"There is no group {wanted}.")
         return found
 
     def group(self, name: str, topic: str | None = None) -> ConsumerGroup:

@@ -92,6 +92,23 @@ def test_a_list_is_whole_if_only_one_database_has_rows(capsys, alias):
     assert (row["database"], row["client"], row["live"]) == (alias, "me", True)
 
 
+def test_a_group_or_a_topic_is_looked_for_on_all_databases(capsys):
+    two_topics()
+    group = ConsumerGroup.objects.using("other").get()
+    Consumer.objects.using("other").create(client_id="me", group=group, lease_until=UtcNow(LEASE))
+    (row,) = objects(capsys, "ems_groups", "consumers", "count", "--all-databases")
+    assert (row["database"], row["client"]) == ("other", "me")
+    rows = objects(capsys, "ems_dead", "list", "--group", "count", "--all-databases")
+    assert {row["database"] for row in rows} == {"other"}
+    rows = objects(capsys, "ems_topics", "producers", "clicks", "--all-databases")
+    assert {row["database"] for row in rows} == {"other"}
+    (found,) = objects(capsys, "ems_purge", "--topic", "clicks", "--all-databases")
+    assert found["database"] == "other"
+    for command in (("ems_groups", "consumers", "count2"), ("ems_topics", "producers", "nowhere")):
+        with pytest.raises(CommandError, match="There is no"):
+            call_command(*command, "--all-databases")
+
+
 def test_one_database_is_listed_without_the_option(capsys):
     two_topics()
     (row,) = objects(capsys, "ems_topics", "list")

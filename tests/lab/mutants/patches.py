@@ -1306,6 +1306,22 @@ TELEMETRY = [
         "::test_commands_that_the_doctor_names_have_the_database",
     ),
     Mutant(
+        "a-group-must-be-on-every-database",
+        "streams/management/base.py",
+        "if len(unknown) == len(aliases()):\n",
+        "if unknown:\n",
+        "tests/commands/test_several_databases.py"
+        "::test_a_group_or_a_topic_is_looked_for_on_all_databases",
+    ),
+    Mutant(
+        "a-name-that-no-database-has-is-an-empty-list",
+        "streams/management/base.py",
+        "if len(unknown) == len(aliases()):\n",
+        "if len(unknown) > len(aliases()):\n",
+        "tests/commands/test_several_databases.py"
+        "::test_a_group_or_a_topic_is_looked_for_on_all_databases",
+    ),
+    Mutant(
         "metrics-say-that-the-database-answers",
         "streams/metrics/collector.py",
         'return _in_families(reply.alias, [("ems_up", (), 0)])\n',
