@@ -29,6 +29,7 @@ from streams.errors import (
     InvalidPlace,
     NotMigrated,
     StreamsError,
+    UnknownGroup,
     UnknownTopic,
     storable,
 )
@@ -54,10 +55,6 @@ MOST = 2**63 - 1
 FROM_ENVIRONMENT = "env:"
 # The error number of MySQL and MariaDB when a table does not exist.
 NO_TABLE = 1146
-
-
-class NoSuchGroup(CommandError):
-    """The alias has no group of this name, on this topic."""
 
 
 class StreamsCommand(CheckedUnconnected):
@@ -163,7 +160,7 @@ class StreamsCommand(CheckedUnconnected):
         """
         self._gathered = gathered = _Gathered()
         failed: tuple[str, Error] | None = None
-        unknown: list[NoSuchGroup | UnknownTopic] = []
+        unknown: list[UnknownGroup | UnknownTopic] = []
         for alias in aliases():
             self.using = alias
             if not (self.verbs or self.as_json):
@@ -173,7 +170,7 @@ class StreamsCommand(CheckedUnconnected):
                     self.run(**options)
             except Error as error:
                 failed = (alias, error)
-            except (NoSuchGroup, UnknownTopic) as error:
+            except (UnknownGroup, UnknownTopic) as error:
                 unknown.append(error)
         self._gathered = None
         if len(unknown) == len(aliases()):
@@ -305,7 +302,7 @@ class StreamsCommand(CheckedUnconnected):
     # -- what they look for --
 
     def groups(self, name: str | None = None, topic: str | None = None) -> list[ConsumerGroup]:
-        """Return the groups of this name on this topic; raises NoSuchGroup if none matches."""
+        """Return the groups of this name on this topic; raises UnknownGroup if none matches."""
         chosen = ConsumerGroup.objects.using(self.using).select_related("topic")
         if name:
             chosen = chosen.filter(name=name)
@@ -314,13 +311,13 @@ class StreamsCommand(CheckedUnconnected):
         found = list(chosen.order_by("topic__name", "name"))
         if not found and (name or topic):
             wanted = " on ".join(filter(None, (name or "any name", topic)))
-            raise NoSuchGroup(f"There is no group {wanted}.")
+            raise UnknownGroup(f"There is no group {wanted}.")
         return found
 
     def group(self, name: str, topic: str | None = None) -> ConsumerGroup:
         """Return the one group of this name; ``topic`` is needed if several topics have one.
 
-        Raises CommandError.
+        Raises UnknownGroup, and CommandError if several have one.
         """
         found = self.groups(name, topic)
         if len(found) > 1:
