@@ -11,7 +11,7 @@ from monitoring import java
 from monitoring.alarms import firing
 from monitoring.alarms.log import RECONCILE
 from monitoring.alarms.texts import summary
-from monitoring.live.spark_jobs import AT_NIGHT, JOBS, LIMITS, SERVE, SILENT, own, works
+from monitoring.live.spark_jobs import AT_NIGHT, JOBS, LIMITS, PROGRESS, SERVE, SILENT, own, works
 from monitoring.models import Alarm, AlarmChannel, AlarmState, Run, RunState, Severity
 from streams.database.clock import database_now
 from streams.durations import brief
@@ -43,10 +43,7 @@ def _last_runs(using: str) -> Iterator[Diagnosis]:
     done = set()
     for job in JOBS:
         of_job = runs.filter(job=job).annotate(now=UtcNow()).order_by("-id")
-        # One that has computed the past once more has a beginning and no end: the job has got no
-        # further. The first windows of a long traffic have neither.
-        ended = of_job.filter(state=RunState.DONE).exclude(since__isnull=False, until__isnull=True)
-        ends = ended.values_list("now", "finished_at").first()
+        ends = of_job.filter(PROGRESS).values_list("now", "finished_at").first()
         if ends is not None:
             done.add(job)
         # One that was never done is as old as its first try.

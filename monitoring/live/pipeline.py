@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db.models import Max, Subquery, Sum
 
 from monitoring.live.levels import TimeSpan, levels
+from monitoring.live.spark_jobs import PROGRESS
 from monitoring.models import Grain, Latency, Leg, Run, RunState, Traffic, TrafficLevel
 
 # The roll-ups of the last so many minutes; those that beat starts are some minutes behind.
@@ -38,11 +39,8 @@ class Percentiles:
 def pipeline(using: str, now: datetime, job: str = "traffic") -> Pipeline:
     """Return how fresh the roll-ups of a job are, by one statement."""
     runs = Run.objects.using(using).filter(job=job).order_by("-pk")
-    # However many have failed since. One that has computed the past once more has a beginning and
-    # no end: the job has got no further. The first windows of a long traffic have neither.
-    done = runs.filter(state=RunState.DONE)
-    further = done.exclude(since__isnull=False, until__isnull=True)
-    end = done.filter(until__isnull=False).values("until")[:1]
+    further = runs.filter(PROGRESS)  # however many have failed since
+    end = further.filter(until__isnull=False).values("until")[:1]
     ends = Subquery(end), Subquery(further.values("finished_at")[:1])
     newest = runs.values_list("state", "error", *ends).first()
     if newest is None:

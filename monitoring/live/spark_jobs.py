@@ -22,6 +22,9 @@ AT_NIGHT = ("archive", "reconcile")
 # No job works for longer than this: the service ends itself before. A row that is older is that of
 # a process that was killed.
 LIMITS = {**dict.fromkeys(JOBS, timedelta(hours=1)), **dict.fromkeys(AT_NIGHT, timedelta(hours=12))}
+# The runs by which a job has got further. One that has computed the past once more has a beginning
+# and no end; the first windows of a long traffic have neither.
+PROGRESS = Q(state=RunState.DONE) & ~Q(since__isnull=False, until__isnull=True)
 # Roll-ups are due every five minutes: after this long without one, no process makes them.
 SILENT = timedelta(minutes=15)
 

@@ -14,7 +14,7 @@ from streams.database.retrying import retrying
 from streams.database.sql.send import CANCELLABLE
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.log.sequencer import sequence
-from streams.log.skips import move_cursor, write_skipped
+from streams.log.skips import give_up_retries, move_cursor
 from streams.models import (
     IMMEDIATE,
     ConsumerGroup,
@@ -66,7 +66,6 @@ def purge(topics: Sequence[str], using: str) -> int:
 
 def _skip(group: ConsumerGroup, partition: int, end: int, using: str) -> int:
     """Skip some of what is below ``end``; return how many messages, 0 if there is nothing left."""
-    place = group.pk, partition
     of_group = {"group": group.pk, "partition": partition}
     with short_lock_waits(using, LOCK_SECONDS), own_transaction(using):
         # In this order, as a forced purge locks them. Nothing more is claimed meanwhile.
@@ -83,11 +82,7 @@ def _skip(group: ConsumerGroup, partition: int, end: int, using: str) -> int:
         waiting = RetryMessage.objects.using(using).filter(**of_group, delivery=None)
         waiting = waiting.filter(dead_letter=None, offset__lt=end)
         rows = list(waiting.select_for_update(skip_locked=True)[:STEP])
-        for row in rows:
-            told = {**TOLD, "attempt": row.attempt}
-            offsets = range(row.offset, row.offset + 1)
-            write_skipped(place, offsets, Kind.RETRY, UtcNow(), using, **told)
-        RetryMessage.objects.using(using).filter(pk__in=[row.pk for row in rows]).delete()
+        give_up_retries(rows, using, **TOLD)
         new = max(0, end - cursor.next_offset)
         if new:
             move_cursor(cursor, cursor.next_offset, end, UtcNow(), using, **TOLD)

@@ -6,10 +6,11 @@ claims, skips may have any length. So they are searched by their state, which fe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from streams.models import Cursor, Delivery, Kind, State, UtcNow
+from streams.models import Cursor, Delivery, Kind, RetryMessage, State, UtcNow
 from streams.models.delivery import DeliveryQuerySet
 
 THREAD = "reset"  # of the skips of resets and of cancelled replays
@@ -55,6 +56,18 @@ def write_skipped(
         finished_at=at,
         **told,
     )
+
+
+def give_up_retries(rows: Sequence[RetryMessage], using: str, **told: Any) -> None:
+    """Delete retries that wait, each covered by a skip of its attempt. The caller has locked them.
+
+    ``told``: more columns of the skips, such as who has skipped them.
+    """
+    for row in rows:
+        place, offsets = (row.group_id, row.partition_id), range(row.offset, row.offset + 1)
+        of_row = {**told, "attempt": row.attempt}
+        write_skipped(place, offsets, Kind.RETRY, UtcNow(), using, **of_row)
+    RetryMessage.objects.using(using).filter(pk__in=[row.pk for row in rows]).delete()
 
 
 def skips(group_id: int, partition_id: int, first: int, last: int, using: str) -> DeliveryQuerySet:

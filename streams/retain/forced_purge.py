@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from streams.consume.outcome.any_order import split
 from streams.database.transactions import own_transaction
 from streams.log.held_keys import GroupPartition, lock_all, repair
-from streams.log.skips import move_cursor, write_skipped
+from streams.log.skips import give_up_retries, move_cursor
 from streams.models import (
     ConsumerGroup,
     Cursor,
@@ -102,7 +102,7 @@ class _Skip:
             ordered = self._groups[delivery.group_id].ordered
             for part in [delivery] if ordered else split(delivery):
                 self._end(part, cursors)
-        self._give_up(retries)
+        give_up_retries(retries, self._using, **_by_a_purge())
         for pk, keys in held.items():
             passed = [key for key, one in keys.items() if one.head < self._target]
             repair(self._place(pk), passed, self._using)
@@ -181,14 +181,6 @@ class _Skip:
         rest = [Again(offset, delivery.attempt) for offset in kept]
         retries = RetryMessage.objects.using(self._using)
         retries.schedule(delivery.group_id, self._partition.pk, rest)
-
-    def _give_up(self, retries: list[RetryMessage]) -> None:
-        for row in retries:
-            place, offsets = (row.group_id, self._partition.pk), range(row.offset, row.offset + 1)
-            told = {**_by_a_purge(), "attempt": row.attempt}
-            write_skipped(place, offsets, Kind.RETRY, UtcNow(), self._using, **told)
-        given_up = RetryMessage.objects.using(self._using).filter(pk__in=[r.pk for r in retries])
-        given_up.delete()
 
     def _move(self, cursor: Cursor) -> int:
         start, end = cursor.next_offset, cursor.limited(self._target)

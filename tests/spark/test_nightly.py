@@ -26,6 +26,20 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 NIGHT = datetime(2026, 3, 5, 3, tzinfo=UTC)
 
 
+def to_archive() -> None:
+    """Create a topic of which yesterday is to be archived."""
+    topic = Topic.objects.create(name="orders", archive=True)
+    topic.partitions.update(next_offset=1)
+    Message.objects.create(
+        partition=topic.partitions.get(),
+        offset=0,
+        body=b"",
+        body_type="bytes",
+        size=0,
+        sequenced_at=NIGHT - timedelta(days=1),
+    )
+
+
 @pytest.fixture
 def night(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is night, the first roll-up has ended, and a topic is to be archived."""
@@ -33,32 +47,14 @@ def night(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(due, "now", lambda connection: NIGHT)
     Run.objects.create(job="backlog", state="done")
-    topic = Topic.objects.create(name="orders", archive=True)
-    topic.partitions.update(next_offset=1)
-    Message.objects.create(
-        partition=topic.partitions.get(),
-        offset=0,
-        body=b"",
-        body_type="bytes",
-        size=0,
-        sequenced_at=NIGHT - timedelta(days=1),
-    )
+    to_archive()
 
 
 @pytest.fixture
 def blue(ems_settings: Any, night: None, config: Any) -> Any:
     """Work in a namespace, whose topic is to be archived as well; return its configuration."""
     ems_settings(NAMESPACE="blue")
-    topic = Topic.objects.create(name="orders", archive=True)
-    topic.partitions.update(next_offset=1)
-    Message.objects.create(
-        partition=topic.partitions.get(),
-        offset=0,
-        body=b"",
-        body_type="bytes",
-        size=0,
-        sequenced_at=NIGHT - timedelta(days=1),
-    )
+    to_archive()
     with Path(config.path).open("a") as file:
         file.write("namespace=blue\n")
     return Config.load(config.path)

@@ -165,9 +165,8 @@ def _expired(delivery: Delivery, using: str) -> Settlement | None:
             if ended is not None:
                 tried.append(ended)
             elif tried and was_given_up(delivery):
-                return tried[
-                    -1
-                ]  # committed, and the reply was lost; or another operator has done it
+                # Committed, and the reply was lost; or another operator has done it meanwhile.
+                return tried[-1]
             return ended
 
     return retrying(work, using)

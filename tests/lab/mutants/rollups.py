@@ -83,8 +83,8 @@ ROLL_UPS = [
     Mutant(
         "a-run-of-the-past-hides-how-far-spark-has-counted",
         "monitoring/live/pipeline.py",
-        "done.filter(until__isnull=False).values",
-        "done.values",
+        "further.filter(until__isnull=False).values",
+        "runs.filter(state=RunState.DONE).values",
         f"{CONSUMPTION}::test_what_was_counted_is_shown_whatever_runs_without_an_end_came_later",
     ),
     Mutant(
@@ -96,8 +96,8 @@ ROLL_UPS = [
     ),
     Mutant(
         "a-job-that-only-computes-the-past-gets-on",
-        "monitoring/doctor.py",
-        ".exclude(since__isnull=False, until__isnull=True)",
+        "monitoring/live/spark_jobs.py",
+        " & ~Q(since__isnull=False, until__isnull=True)",
         "",
         f"{DOCTOR}::test_a_run_that_has_computed_the_past_once_more_has_got_no_further",
     ),
