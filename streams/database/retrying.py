@@ -28,12 +28,12 @@ INTERRUPTED = {1317, 1969, 3024}
 CANNOT_CONNECT = {1040, 1129, 1203, 1226, 9001}
 # The connection is gone, or the server is shutting down: a new connection is needed. 1290, 1836 and
 # 1874: the server is read-only, as after a failover. 3032: it is offline. 2026: a TLS session has
-# ended. 2005: the name of the host is unknown, as that of a stopped container. 1158 … 1161: the
-# server has ended it because it read or wrote too slowly, as when this process was stopped a while.
-# 4094: the group is choosing another primary.
+# ended. 2005: the name of the host is unknown, as that of a stopped container. 2007: it was killed
+# before its greeting. 1158 … 1161: the server has ended it because it read or wrote too slowly, as
+# when this process was stopped a while. 4094: the group is choosing another primary.
 CONNECTION_LOST = {
     *(1047, 1053, 1158, 1159, 1160, 1161, 1290, 1836, 1874, 1927),
-    *(2002, 2003, 2005, 2006, 2013, 2026, 2055, 3032, 4031, 4094),
+    *(2002, 2003, 2005, 2006, 2007, 2013, 2026, 2055, 3032, 4031, 4094),
 }
 # The connection broke while the server may have executed the statement. 2006 is not among them: the
 # statement did not leave this process. 2026 comes from a broken TLS connection.

@@ -96,8 +96,8 @@ def test_a_worker_gives_its_connection_to_a_keeper_that_has_none(in_thread):
 
 
 # Too slow to be read or written, read-only after a failover, a host that is not known for a while,
-# the end of a TLS connection, a server that is offline.
-@pytest.mark.parametrize("number", [1159, 1161, 1836, 1874, 2005, 2026, 3032])
+# killed before the greeting, the end of a TLS connection, a server that is offline.
+@pytest.mark.parametrize("number", [1159, 1161, 1836, 1874, 2005, 2007, 2026, 3032])
 def test_a_server_that_is_away_is_waited_for_whatever_it_is_called(number):
     assert transient(OperationalError(number, ""))
     assert connection_lost(OperationalError(number, ""))
