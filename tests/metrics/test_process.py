@@ -200,6 +200,13 @@ def test_deliveries_that_are_settled_in_any_order_are_observed_once_each(
     assert "Telemetry failed" not in caplog.text
 
 
+def id_of_a_deleted_group(using: str, **values: Any) -> int:
+    topic_id = Topic.objects.using(using).get().pk
+    group = ConsumerGroup.objects.using(using).create(topic_id=topic_id, name="gone", **values)
+    ConsumerGroup.objects.using(using).filter(pk=group.pk).delete()
+    return group.pk
+
+
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_groups_on_several_databases_are_counted_under_their_own_names(
     change: Change, ems_settings: Any, settings: Any, caplog: pytest.LogCaptureFixture
@@ -208,11 +215,11 @@ def test_groups_on_several_databases_are_counted_under_their_own_names(
     settings.DATABASE_ROUTERS = ["streams.routers.StreamsRouter"]
     consumer("orders", group="mail")(lambda message: None)
     consumer("clicks", group="count")(lambda message: None)
-    for topic, alias in (("orders", "default"), ("clicks", "other")):
-        send(topic, 1, using=alias)
-        groups = ConsumerGroup.objects.using(alias)  # the next one gets the same id on both
-        groups.create(pk=70_000, topic_id=Topic.objects.using(alias).get().pk, name="gone")
-        groups.filter(pk=70_000).delete()
+    send("orders", 1)
+    send("clicks", 1, using="other")
+    newest = max(id_of_a_deleted_group(alias) for alias in ("default", "other"))
+    for alias in ("default", "other"):  # the next one gets the same id on both
+        id_of_a_deleted_group(alias, pk=newest + 1)
     drain("mail")
     drain("count")
     send("clicks", 2, using="other")
