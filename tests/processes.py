@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -113,7 +114,8 @@ class Child:
     def close(self) -> None:
         """Kill it and its children, if it still runs, and close its output."""
         if self.process.poll() is None:
-            os.killpg(self.pid, signal.SIGKILL)  # its own group: see start_new_session
+            with suppress(ProcessLookupError):  # it has ended just now
+                os.killpg(self.pid, signal.SIGKILL)  # its own group: see start_new_session
         self.process.wait()
         self._reader.join(PATIENCE_SECONDS)
         if self.process.stdout:

@@ -68,6 +68,16 @@ def test_it_can_be_killed_and_has_a_session_of_its_own(fork: Callable[..., Child
     assert other.wait() == -signal.SIGTERM
 
 
+def test_one_that_ends_before_the_signal_comes_needs_none(
+    fork: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = fork("pass")
+    child.wait()
+    monkeypatch.setattr(child.process, "poll", lambda: None)  # as before the server has told
+    child.terminate()
+    child.close()
+
+
 def test_its_settings_are_those_of_the_test(
     fork: Callable[..., Child], ems_settings: Callable[..., Any]
 ) -> None:
