@@ -116,13 +116,13 @@ class Turn:
                 took = time.monotonic() - began - (claimer.starts.waited - waited)
                 claimer.pace.learn(outcome.done + outcome.passed, outcome.failed, took)
                 self._turns.new_seconds = took if len(delivery.offsets) > limits.batch else 0.0
-        client = claimer.client_id
-        if handling.outcome.done:
+        client, outcome = claimer.client_id, handling.outcome
+        # A message that has failed alone was reached, too: by what its handler needs.
+        if outcome.done or (outcome.failed and not handling.away):
             self._feed.rest.end(client)
         if handling.away:
             self._feed.rest.begin(handling.away, client, began)
         # The retry of what has failed may be due already; a rest that was given back is for others.
-        outcome = handling.outcome
         return left or claimer.more or outcome.failed > 0 or outcome.released > 0
 
     def _of(self, delivery: Delivery) -> Callable[..., Handling]:

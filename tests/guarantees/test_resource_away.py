@@ -178,3 +178,29 @@ def test_a_drain_waits_for_what_is_away_and_says_so_meanwhile(spawn: Spawn, ems_
     assert sorted(done.values_list("offset", flat=True)) == list(range(200))
     assert set(done.values_list("value", flat=True)) == {"1"}
     assert not any(audit("default"))
+
+
+FAILS_AFTER_AWAY = """
+from django.core.management import call_command
+from streams import consumer
+from streams.consume.outcome.failure import ResourceAway
+
+tries = []
+
+def handle(message):
+    tries.append(message)
+    raise ResourceAway("the bank is closed") if len(tries) == 1 else ValueError("no such account")
+
+consumer("orders", group="bank", threads=1)(handle)
+call_command("ems_consume", "--start", "earliest", "--processes", "1")
+"""
+
+
+@pytest.mark.slow
+def test_what_refuses_a_message_is_not_away(spawn: Spawn, ems_settings):
+    ems_settings(POLL_SECONDS=0.05)
+    send("orders", 0)
+    child = spawn(FAILS_AFTER_AWAY)
+    child.expect("bank on orders waits: the bank is closed; next try in 1 s")
+    wait_for(RetryMessage.objects.filter(attempt=2).exists)
+    wait_for(lambda: not Consumer.objects.away().exists(), child.text, timeout=20)

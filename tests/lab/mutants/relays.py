@@ -43,6 +43,13 @@ RELAYS = [
         f"{AWAY}::test_a_drain_waits_for_what_is_away_and_says_so_meanwhile",
     ),
     Mutant(
+        "refuses-and-is-away",
+        "streams/process/turn.py",
+        "outcome.done or (outcome.failed and not handling.away)",
+        "outcome.done",
+        f"{AWAY}::test_what_refuses_a_message_is_not_away",
+    ),
+    Mutant(
         "refused-forgotten-when-away",
         RELAY,
         "for of in {*left, *answers.refused}",
