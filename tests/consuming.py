@@ -24,6 +24,7 @@ from streams.process.turn import Turn
 from streams.process.worker import Worker
 from streams.steps.sweep import sweep
 from streams.testing import advance, drain
+from tests.processes import wait_for
 
 # Longer than every lease and every deadline of a test.
 LONG_AFTER = max(LEASE, timedelta(seconds=60)) * 2
@@ -45,6 +46,11 @@ def given_back() -> list[tuple[int, int]]:
     rows = Delivery.objects.given_back().order_by("first_offset")
     assert all(row.attempt == 1 and row.progress == row.first_offset for row in rows)
     return [(row.first_offset, row.last_offset) for row in rows]
+
+
+def sequence_after_a_kill() -> None:
+    """Sequence as soon as no killed process holds a partition: a server may notice it late."""
+    wait_for(lambda: not sequence("default").busy)
 
 
 class SteppedWorker(Worker):

@@ -30,7 +30,13 @@ from streams.models import (
 from streams.observe.audit.walk import audit
 from streams.steps.sweep import sweep
 from streams.testing import advance
-from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
+from tests.consuming import (
+    LONG_AFTER,
+    Process,
+    consume_the_rest,
+    given_back,
+    sequence_after_a_kill,
+)
 from tests.faults import Guillotine, strides
 from tests.hostapp.models import Handled
 
@@ -175,7 +181,7 @@ def test_a_sequencer_may_be_killed_while_it_indexes_keys():
         send_many([Outgoing("orders", "good", key=f"{point}-{n}") for n in range(3)])
         status = in_fork(partial(sequence_until_killed, point))
         assert status in (0, -9)
-        sequence("default")
+        sequence_after_a_kill()
         in_the_log = Message.objects.exclude(offset=None).values_list("key", "offset")
         assert set(KeyEntry.objects.values_list("key", "offset")) == set(in_the_log)
         if status == 0:

@@ -44,7 +44,7 @@ from streams.operate import replay
 from streams.operate.reset import Reset, towards
 from streams.operate.target import Target
 from streams.steps.sequence import sequence_all
-from tests.consuming import Process
+from tests.consuming import Process, sequence_after_a_kill
 from tests.faults import Guillotine, strides
 from tests.processes import Spawn, wait_for
 from tests.rewinding import Replica
@@ -333,7 +333,7 @@ def test_a_kill_at_any_statement_of_the_jump_repeats_nothing(process, seen, work
         ends.remember(known, "default")
         send("orders", f"new {point}")
         status = in_fork(partial(notice, point))
-        sequence("default")
+        sequence_after_a_kill()
         assert Rewind.objects.count() == 1
         assert offsets()[KEPT] == GOES_ON, f"killed before statement {point}"
         assert Delivery.objects.filter(state=State.SKIPPED).count() == 1
