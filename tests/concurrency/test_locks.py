@@ -15,6 +15,7 @@ from streams.consume.limits import Limits, Overrides
 from streams.consume.outcome.dead_letter import redrive
 from streams.consume.outcome.settle import settle
 from streams.consume.subscription import subscribe
+from streams.database.transactions import own_transaction
 from streams.deliver.claim import groups_with_due_retries
 from streams.deliver.due import Places, partitions, what_is_due
 from streams.deliver.handling import Handling
@@ -40,6 +41,7 @@ from streams.process.shared.client import Client
 from streams.steps.sweep import sweep
 from tests.concurrency.conftest import MINUTE, Stream
 from tests.concurrency.locks import held_before, no_lock_waits, wait_until_one_waits
+from tests.processes import PATIENCE_SECONDS
 from tests.sessions import Session, Threads
 
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db(transaction=True)]
@@ -104,6 +106,15 @@ def test_sends_never_wait_for_a_pass(stream: Stream, in_thread: Threads, isolati
         send_in_every_way()
     assert sequence("default").sequenced == 5
     assert list(Message.objects.order_by("id").values_list("offset", flat=True)) == list(range(25))
+
+
+def test_a_transaction_of_ems_sees_what_was_committed_since_it_began(
+    stream: Stream, in_thread: Threads, isolation: str
+) -> None:
+    with own_transaction("default"):
+        assert not Message.objects.exists()
+        in_thread(lambda: send("orders", 1)).result(PATIENCE_SECONDS)
+        assert Message.objects.exists()
 
 
 def test_sends_never_wait_for_a_claim(stream: Stream, in_thread: Threads, isolation: str) -> None:

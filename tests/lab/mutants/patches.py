@@ -424,7 +424,7 @@ SEQUENCE = [
         "streams/database/transactions.py",
         'cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")',
         "pass",
-        f"{LOCKS}::test_sends_never_wait_for_a_pass",
+        f"{LOCKS}::test_a_transaction_of_ems_sees_what_was_committed_since_it_began",
         "mysql",
     ),
 ]
