@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +106,12 @@ def _verdicts(chosen: Sequence[Mutant], tree: Path, jobs: int) -> list[Verdict] 
     here = [mutant for mutant in chosen if _has_server(mutant.db)]
     verdicts = {mutant.name: Verdict(mutant, NOT_RUN) for mutant in chosen}
     with ThreadPoolExecutor(jobs) as pool:
-        if not _all_green(pool, here, tree):
+        unchanged = _unchanged(pool, here, tree)
+        tried = [pool.submit(_try, mutant, tree) for mutant in here]
+        if not _all_green(unchanged):
+            pool.shutdown(cancel_futures=True)
             return None
-        for future in as_completed([pool.submit(_try, mutant, tree) for mutant in here]):
+        for future in as_completed(tried):
             verdict = future.result()
             verdicts[verdict.mutant.name] = verdict
             print(verdict, flush=True)
@@ -119,15 +122,21 @@ def _has_server(db: str) -> bool:
     return db == "sqlite" or f"EMS_TEST_{db.upper()}_URL" in os.environ
 
 
-def _all_green(pool: ThreadPoolExecutor, mutants: Sequence[Mutant], tree: Path) -> bool:
-    """Tell whether all named tests pass on the unchanged code; else a failure means nothing."""
-    tests = {db: [m.test for m in mutants if m.db == db] for db in {m.db for m in mutants}}
-    trials = [(db, pool.submit(_try_unchanged, tests[db], db, tree)) for db in tests]
+def _unchanged(
+    pool: ThreadPoolExecutor, mutants: Sequence[Mutant], tree: Path
+) -> list[tuple[str, list[str], Future[Trial]]]:
+    """Run all named tests on the unchanged code: a database, its tests, and their trial."""
+    by_db = {db: [m.test for m in mutants if m.db == db] for db in {m.db for m in mutants}}
+    return [(db, ids, pool.submit(_try_unchanged, ids, db, tree)) for db, ids in by_db.items()]
+
+
+def _all_green(unchanged: Sequence[tuple[str, list[str], Future[Trial]]]) -> bool:
+    """Tell whether the unchanged code passes the tests; else the failure of one means nothing."""
     green = True
-    for db, future in trials:
+    for db, tests, future in unchanged:
         trial = future.result()
-        not_green = [test for test in dict.fromkeys(tests[db]) if not trial.is_green(test)]
-        print(f"{len(set(tests[db]))} tests on {db}, unchanged: {trial.seconds:.0f} s", flush=True)
+        not_green = [test for test in dict.fromkeys(tests) if not trial.is_green(test)]
+        print(f"{len(set(tests))} tests on {db}, unchanged: {trial.seconds:.0f} s", flush=True)
         if not_green:
             print(trial.output)
             print(f"Not green on {db} without a mutant:", *not_green, sep="\n  ")

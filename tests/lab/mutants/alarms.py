@@ -22,9 +22,9 @@ ALARMS = [
     # Two evaluators that have both seen the condition begin.
     Mutant(
         "two-rows-for-one-firing",
-        "monitoring/migrations/0001_initial.py",
-        "fields=('rule', 'subject', 'slot')",
-        "fields=('rule', 'subject', 'slot', 'id')",
+        "monitoring/models/alarm.py",
+        'fields=["rule", "subject", "slot"]',
+        'fields=["rule", "subject", "slot", "id"]',
         f"{STATES}::test_two_evaluators_that_have_both_seen_the_condition_make_one_row",
     ),
     Mutant(

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers import PREFIX, memory_or_disk
+
 ROOT = Path(__file__).resolve().parents[3]
 
 # pytest's exit status when a test has failed; from 2 on it is not a verdict on the code.
@@ -56,7 +58,7 @@ def snapshot() -> Iterator[Path]:
     """Copy the files of the checkout that git does not ignore, as they are now."""
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    with tempfile.TemporaryDirectory(prefix="ems-mutants-") as folder:
+    with _folder() as folder:
         tree = Path(folder)
         for name in filter(None, listed.split("\0")):
             if (ROOT / name).is_file():
@@ -70,9 +72,18 @@ def snapshot() -> Iterator[Path]:
 @contextmanager
 def copy_of(tree: Path) -> Iterator[Path]:
     """Holds a copy that can be changed and in which tests run."""
-    with tempfile.TemporaryDirectory(prefix="ems-mutant-") as folder:
+    with _folder() as folder:
         shutil.copytree(tree, folder, dirs_exist_ok=True)
         yield Path(folder)
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder in memory: on a disk, to copy the checkout takes as long as most tests.
+
+    remove_leftovers() knows by its name whose it is.
+    """
+    prefix = f"{PREFIX}mu-{os.getpid()}-"
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=memory_or_disk(1))
 
 
 def run(tree: Path, tests: Iterable[str], db: str) -> Trial:
@@ -81,7 +92,8 @@ def run(tree: Path, tests: Iterable[str], db: str) -> Trial:
     report = tree / "mutant-report.xml"
     # The limit is that of the test alone: before it, a loaded machine takes long to migrate.
     limit = ["--timeout=30", "-o", "timeout_func_only=true"]
-    options = ["-q", "-p", "no:cacheprovider", *limit, f"--junit-xml={report}"]
+    # The tables of the models as they are: the migrations take a third of most trials.
+    options = ["-q", "-p", "no:cacheprovider", "--nomigrations", *limit, f"--junit-xml={report}"]
     # A name of its own for each run's databases: several go on at the same time.
     env = {name: value for name, value in os.environ.items() if name not in OURS}
     env |= {"EMS_TEST_DB": db, "EMS_TEST_TIER": "all"}
