@@ -26,6 +26,7 @@ from typing import Self
 HEADER = 4  # three bytes of length, one of sequence number
 CLIENT_SSL = 0x0800
 FIRST_OF_A_QUERY = b"\x00\x03"  # the number of the packet, COM_QUERY
+BEGINNING = 80  # bytes of a statement: enough to tell which one it is
 END_SECONDS = 0.05
 
 
@@ -45,14 +46,14 @@ class Proxy:
     """``with Proxy(host, port) as proxy:`` listens on ``proxy.host``, ``proxy.port``.
 
     ``host`` may be the path of a Unix socket. Every fault is counted down over all connections;
-    ``fired`` lists the patterns of those that happened, in order. ``statements`` counts what the
-    server counts as Questions.
+    ``fired`` lists the patterns of those that happened, in order. ``statements`` has the beginning
+    of each that the server counts as one of its Questions.
     """
 
     def __init__(self, host: str, port: int | str = 0) -> None:
         self.fired: list[bytes] = []
         self.greets_as: bytes | None = None  # the version that the server says it has
-        self.statements = 0
+        self.statements: list[bytes] = []
         self._target = (host, int(port or 3306))
         self._faults: list[Fault] = []
         self._links: set[Link] = set()
@@ -146,7 +147,8 @@ class Proxy:
 
     def count(self, packet: bytes) -> None:
         with self._changed:
-            self.statements += packet[HEADER - 1 : HEADER + 1] == FIRST_OF_A_QUERY
+            if packet[HEADER - 1 : HEADER + 1] == FIRST_OF_A_QUERY:
+                self.statements.append(packet[HEADER + 1 :][:BEGINNING])
 
     @contextlib.contextmanager
     def listed(self, link: Link):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,9 +68,12 @@ def statements_a_second(proxied: Proxy, spawn: Spawn) -> float:
     while Consumer.objects.live().count() < 2 * GROUPS:
         time.sleep(0.05)
     time.sleep(QUIET_SECONDS)  # what is measured is a process that has been idle for a while
-    before = proxied.statements
+    before = len(proxied.statements)
     time.sleep(MEASURED_SECONDS)
-    return (proxied.statements - before) / MEASURED_SECONDS
+    asked = proxied.statements[before:]
+    for beginning, times in Counter(asked).most_common():
+        print(times, beginning.decode(errors="replace"))
+    return len(asked) / MEASURED_SECONDS
 
 
 @pytest.mark.exhaustive

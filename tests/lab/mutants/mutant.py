@@ -15,7 +15,8 @@ class Mutant:
     """``before`` becomes ``after`` in ``file``; then ``test`` must fail on ``db``.
 
     ``test`` is a pytest id. Without the brackets of a parameter it stands for all of them, and
-    one red one is enough.
+    one red one is enough. A trial makes the tables from the models: the edit of a migration is
+    noticed only by a test that migrates by itself.
     """
 
     name: str

@@ -90,7 +90,7 @@ def run(tree: Path, tests: Iterable[str], db: str) -> Trial:
     """Run the tests on the tree's code and on one database."""
     started_at = time.monotonic()
     report = tree / "mutant-report.xml"
-    # The limit is that of the test alone: before it, a loaded machine takes long to migrate.
+    # The limit is that of the test alone: on a loaded machine making the tables takes long.
     limit = ["--timeout=30", "-o", "timeout_func_only=true"]
     # The tables of the models as they are: the migrations take a third of most trials.
     options = ["-q", "-p", "no:cacheprovider", "--nomigrations", *limit, f"--junit-xml={report}"]
