@@ -9,7 +9,6 @@ done. Without a slot, the end of the lease does less: it knows neither what was 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from streams.consume.limits import (
@@ -143,8 +142,10 @@ def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:
 def _recover_parts(found: Recovered, noted: Noted | None, max_retries: int) -> None:
     """End a claim that was settled in any order: what had not begun comes back together."""
     delivery = found.delivery
-    begun: Collection[int] = (noted and noted.begun) or ()
-    done = bits((noted and noted.done) or (), delivery.first_offset) | (delivery.settled or 0)
+    begun = (noted and noted.begun) or frozenset()
+    # What is noted may be of a whole claim, of which this is a part by now.
+    ended = noted.done.intersection(delivery.offsets) if noted else ()
+    done = bits(ended, delivery.first_offset) | (delivery.settled or 0)
     ends = Ends(delivery, done)
     if done and settle_any_order([ends], delivery.using):
         raise LeaseLost

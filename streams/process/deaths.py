@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from django.db import OperationalError
@@ -107,13 +108,17 @@ class Deaths:
             return True
         found: list[Recovered] = []
         named = {noted.delivery for noted in left.slots}
+        claims = _claims(left)
         with short_lock_waits(self._using, LOCK_WAIT_SECONDS):
             ended = [
                 *(self._recover(one.delivery, one.token, one, found) for one in left.slots),
-                *(self._recover(*one, None, found) for one in self._not_begun(left, named)),
+                *(
+                    self._recover(pk, token, claims.get(token), found)
+                    for pk, token in self._not_named(left, named)
+                ),
             ]
         # A claim whose commit was in flight at the death may have come meanwhile.
-        if not all(ended) or self._not_begun(left, named):
+        if not all(ended) or self._not_named(left, named):
             return False
         mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
         retrying(mine.delete, self._using)
@@ -126,8 +131,11 @@ class Deaths:
         )
         return True
 
-    def _not_begun(self, left: Left, named: Collection[int]) -> list[tuple[int, str]]:
-        """Return the claims of the process that no slot names: no call of them had begun."""
+    def _not_named(self, left: Left, named: Collection[int]) -> list[tuple[int, str]]:
+        """Return what the process holds that no slot names, as delivery and token.
+
+        It is a claim of which no call had begun, or a part of a claim that a slot names.
+        """
         if not left.whole:
             return []
         held = Delivery.objects.using(self._using).held().filter(client_id=left.client_id)
@@ -149,6 +157,17 @@ class Deaths:
             found.append(one)
             _tell(one)
         return True
+
+
+def _claims(left: Left) -> dict[str, Noted]:
+    """Return by its token what is known of each claim that may have been split into parts."""
+    found: dict[str, Noted] = {}
+    for one in left.slots:
+        if one.begun is not None:
+            known = found.get(one.token, one)
+            begun, done = one.begun | (known.begun or frozenset()), one.done | known.done
+            found[one.token] = replace(one, begun=begun, done=done)
+    return found
 
 
 def _tell(one: Recovered) -> None:

@@ -14,6 +14,7 @@ import signal
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from django.db import connection
 
 from streams import Outgoing, ReceivedMessage, consumer, send_many
 from streams.chaos.forks import in_fork
+from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
 from streams.consume.outcome.failure import BodyUnread, Failure, ProcessDied
 from streams.deliver.pace import Pace
 from streams.deliver.recovery import OutcomeLost
@@ -471,6 +473,75 @@ def test_a_reader_may_be_killed_between_any_two_statements() -> None:
         assert given_back() == [(begin + 5, begin + 9)]
         consume_the_rest("work")
         assert times() == dict.fromkeys(range(point * MANY), 1)
+        if status == 0:
+            break
+    assert point > 10  # it did die at many places
+    assert audit("default") == []
+
+
+# Of a claim that is settled in any order: settled, had ended, ran, or had not begun.
+STATES = "srner"
+
+
+def killed_in_any_order(before_its_death: Callable[[Delivery], object]) -> None:
+    """Let a process claim as many messages as STATES has, and die."""
+    settled, ended, begun = (
+        bits([at for at, state in enumerate(STATES) if state in those], 0)
+        for those in ("s", "se", "ser")
+    )
+
+    def work() -> None:
+        file = ProgressFile("default", 2)
+        slot = file.slot("worker")
+        delivery = Process("work", file=file).claim()
+        slot.claim(delivery)
+        slot.any_order(begun, ended)
+        ends = Ends(delivery, settled, timedelta(seconds=1))
+        settle_any_order([ends], "default")
+        before_its_death(delivery)
+        die()
+
+    send("g" * len(STATES))
+    killed(work)
+
+
+def ended_in_any_order(begin: int) -> bool:
+    """Tell whether what ran has spent an attempt, and what had not begun none."""
+    return (
+        retries() == {begin + 1: (2, DIED), begin + 4: (2, DIED)}
+        and given_back() == [(begin + 2, begin + 2)]
+        and not Delivery.objects.held().exists()
+    )
+
+
+def test_a_process_may_die_before_it_has_noted_the_parts_of_its_claim() -> None:
+    """Each part has a row of its own; the slot names the row of the whole only."""
+    consumer("orders", group="work")(handle)
+    killed_in_any_order(lambda delivery: split(delivery, {1}))
+    recover()
+    assert ended_in_any_order(0)
+    consume_the_rest("work")
+    assert times() == {1: 1, 2: 1, 4: 1}
+    assert audit("default") == []
+
+
+@pytest.mark.exhaustive
+def test_a_reader_may_be_killed_between_the_parts_of_a_claim() -> None:
+    consumer("orders", group="work")(handle)
+    for point in range(1, 100):
+        killed_in_any_order(lambda _delivery: None)
+
+        def look() -> None:
+            Guillotine(point).install()  # noqa: B023 - called at once
+            Deaths("default").recover()
+
+        status = in_fork(look)
+        Deaths("default").recover()
+        begin = (point - 1) * len(STATES)
+        assert ended_in_any_order(begin)
+        consume_the_rest("work")
+        again = {at for at in range(begin + len(STATES)) if STATES[at % len(STATES)] in "rn"}
+        assert times() == dict.fromkeys(again, 1)
         if status == 0:
             break
     assert point > 10  # it did die at many places

@@ -90,10 +90,17 @@ DEATHS = [
     Mutant(
         "the-file-deleted-while-a-claim-is-left",
         LOOK,
-        "if not all(ended) or self._not_begun(left, named):",
+        "if not all(ended) or self._not_named(left, named):",
         "if False:",
         f"{DYING}::test_a_claim_that_stays_locked_is_left_to_the_next_look",
         "mysql",
+    ),
+    Mutant(
+        "a-part-without-what-is-noted-of-its-claim",
+        LOOK,
+        "claims.get(token)",
+        "None",
+        f"{DYING}::test_a_process_may_die_before_it_has_noted_the_parts_of_its_claim",
     ),
     Mutant(
         "a-claim-that-was-not-noted-forgotten",
