@@ -110,13 +110,15 @@ def repeated(marks: Marks) -> int:
 def test_the_main_process_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
     """Of each process of the pool one task is repeated; what had not begun spends no attempt."""
     names: set[str] = set()
-    for n in range(faults):
+    for _ in range(faults):
         names |= send(40, start=len(names))
         child = pool.worker("-c", "2")
         marks.wait_for(5, child)
         os.kill(child.pid, signal.SIGKILL)
         child.process.wait()
-        assert n < faults
+        # Some workers are killed before they have ended the claims of those before them. The last
+        # one does it, by what the files say, however long the leases of a slow machine take.
+        Consumer.objects.update(lease_until=UtcNow(10 * LEASE))
     child = pool.worker("-c", "2")
     print(f"done after {all_done(marks, names, child):.1f} s, {repeated(marks)} repeated")
     assert repeated(marks) <= 2 * faults
