@@ -124,7 +124,7 @@ ON_EACH_SERVER = {"plans", "concurrency", "guarantees"}
 IN_TURNS = {"concurrency", "guarantees"}
 SERVERS = ("mysql", "mariadb")
 # SQLite is for development. Also when all is run, it leaves to the servers what takes long here.
-LEFT_TO_SERVERS = {"concurrency", "guarantees", "spark"}
+LEFT_TO_SERVERS = {"browser", "concurrency", "guarantees", "http", "spark"}
 
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
