@@ -159,7 +159,7 @@ def in_parts(options: argparse.Namespace, chosen: argparse.Namespace) -> int:
                 if (leg := name.partition("/")[0]) in by_name
             ],
             at_a_time=at_a_time(),
-            again=False,
+            again=True,
             ended=lambda leg: everything.add(parts, leg),
         )
     whole = everything.legs_of([*parts.known()])

@@ -41,16 +41,20 @@ def plan(databases: Sequence[str], djangos: Sequence[str]) -> dict[str, tuple[li
 
 
 def add(parts: Parts, leg: Leg) -> None:
-    """Write down how the run of a part has ended."""
-    green = leg.passed(at_once=True)
+    """Write down how the run of a part has ended, and what of it passed only at a second try."""
+    green = leg.passed(at_once=False)
     failed = [*leg.report.get("failed", {})] or ([] if green else [f"exit status {leg.status}"])
     parts.add(
         leg.name,
-        [len(leg.report.get("seconds", {})), len(failed), leg.report.get("skipped", 0)],
+        [
+            len(leg.report.get("seconds", {})),
+            0 if green else len(failed),
+            leg.report.get("skipped", 0),
+        ],
         leg.seconds,
         failed=failed,
         green=green,
-        details=leg.report,
+        details=leg.report | {"failed": {}} if green else leg.report,
     )
 
 

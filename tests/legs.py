@@ -148,6 +148,7 @@ def run_all(
             for leg in legs:
                 if again and leg.status == TESTS_FAILED:
                     _once_more(leg, Path(folder) / "again", under_way)
+                    ended(leg)
         except KeyboardInterrupt:  # the terminal has told the children, too
             for leg in under_way:
                 leg.wait()

@@ -6,6 +6,7 @@ import argparse
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,21 @@ def test_a_leg_is_what_its_parts_are(checkout: Path) -> None:
     assert legs["sqlite"].passed(at_once=True)
     assert (legs["mysql"].seconds, legs["mysql"].report["skipped"]) == (10, 2)
     assert "exit status 1" in run._known["mysql/b"].red_before
+
+
+def test_a_part_whose_red_tests_pass_alone_is_green_and_names_them(checkout: Path) -> None:
+    run = parts(checkout, ["mysql/a"])
+    report = {"on": {}, "seconds": {"t": 2.0, "u": 1.0}, "failed": {"t": "red"}, "skipped": 0}
+    leg = Leg("mysql/a", Path("python"), status=1, report=report)
+    everything.add(run, leg)
+    assert not run.all_green()
+    everything.add(run, replace(leg, status_again=1))
+    assert not run.all_green()
+    everything.add(run, replace(leg, status_again=0))
+    assert run.all_green()
+    assert "mysql/a passed in a later run: t" in "\n".join(run.conclusion())
+    assert [part.counts for part in run.known()] == [[2, 0, 0]]
+    assert all(leg.passed(at_once=True) for leg in everything.legs_of([*run.known()]))
 
 
 def test_each_mutant_is_in_one_part_and_no_part_is_long() -> None:

@@ -144,6 +144,7 @@ def test_every_page_answers_each_role_as_it_must(world, as_role, role):
     assert snapshot() == before
 
 
+@pytest.mark.timeout(400)  # thousands of requests
 @pytest.mark.parametrize(
     "role", ["anonymous", "staff", pytest.param("viewer", marks=pytest.mark.exhaustive)]
 )
