@@ -111,6 +111,17 @@ def test_sqlite_leaves_what_takes_long_in_some_folders_to_servers(
     assert chosen("sqlite", tier="all") == ["sqlite"]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_what_takes_long_in_a_browser_runs_on_one_server_always(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "ON_ONE_ALWAYS", {"test_suite.py"})
+    monkeypatch.setattr(tiers, "ONE_IS_ENOUGH", {"test_suite.py": tiers.ON_A_SERVER})
+    for tier in ("commit", "all"):
+        assert chosen("sqlite", "mariadb", "mysql", tier=tier) == ["mysql"]
+    assert chosen("sqlite", "mariadb", tier="all") == ["mariadb"]
+
+
 @pytest.mark.slow
 def test_what_needs_no_database_runs_once_in_these_folders_too(
     chosen, monkeypatch: pytest.MonkeyPatch

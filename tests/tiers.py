@@ -2,8 +2,8 @@
 
 ``make test`` is the commit tier: each test on the databases where it can end differently, without
 what is ``exhaustive``, and on SQLite what needs no server. ``make test-all`` leaves out no test,
-and runs on every database what uses one. Called directly, pytest runs on its one database all that
-can run there, but what is ``exhaustive``.
+and runs on every database what uses one, but for a browser's tests. Called directly, pytest runs
+on its one database all that can run there, but what is ``exhaustive``.
 
 EMS_TEST_TIER        commit: each test only where it can differ; all: also what is exhaustive
 EMS_TEST_DATABASES   all databases of this run, with commas: a test that needs one of them runs on
@@ -124,7 +124,10 @@ ON_EACH_SERVER = {"plans", "concurrency", "guarantees"}
 IN_TURNS = {"concurrency", "guarantees"}
 SERVERS = ("mysql", "mariadb")
 # SQLite is for development. Also when all is run, it leaves to the servers what takes long here.
-LEFT_TO_SERVERS = {"browser", "concurrency", "guarantees", "http", "spark"}
+LEFT_TO_SERVERS = {"concurrency", "guarantees", "http", "spark"}
+# Also when all is run, on one: they took a third of the minutes of these parts, and the rows and
+# plans of the pages are tested on each.
+ON_ONE_ALWAYS = {"browser"}
 
 
 def left_out(item: pytest.Item, markexpr: str) -> bool:
@@ -152,7 +155,8 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
             servers = [name for name in SERVERS if name in possible]
             return servers[case % len(servers)] != VENDOR
     elif TIER == "all":
-        if preferred != ON_ANY and "any_database" not in marks:
+        on_one = preferred == ON_ANY or folder_of(item) in ON_ONE_ALWAYS
+        if not on_one and "any_database" not in marks:
             left = len(possible) > 1 and folder_of(item) in LEFT_TO_SERVERS
             return VENDOR == "sqlite" and left and bool(marks & {"slow", "exhaustive", "spark"})
     elif "any_database" not in marks:
