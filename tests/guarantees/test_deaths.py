@@ -454,6 +454,21 @@ def test_a_process_on_two_databases_leaves_a_file_for_each(
     assert not files(folder)
 
 
+def reader_killed_before(point: int) -> bool:
+    """Let a reader be killed before its n-th statement, and another go on.
+
+    Return whether the first one has made fewer, and was not killed.
+    """
+
+    def look() -> None:
+        Guillotine(point).install()
+        Deaths("default").recover()
+
+    status = in_fork(look)
+    Deaths("default").recover()
+    return status == 0
+
+
 @pytest.mark.exhaustive
 def test_a_reader_may_be_killed_between_any_two_statements() -> None:
     """Whoever goes on finds the rest in the tables and in the file."""
@@ -461,19 +476,13 @@ def test_a_reader_may_be_killed_between_any_two_statements() -> None:
     for point in range(1, 100):
         send("gfggdg" + "g" * (MANY - 6))
         killed()
-
-        def look() -> None:
-            Guillotine(point).install()  # noqa: B023 - called at once
-            Deaths("default").recover()
-
-        status = in_fork(look)
-        Deaths("default").recover()
+        came_to_its_end = reader_killed_before(point)
         begin = (point - 1) * MANY
         assert retries() == {begin + 1: (2, LOST), begin + 4: (2, DIED)}
         assert given_back() == [(begin + 5, begin + 9)]
         consume_the_rest("work")
         assert times() == dict.fromkeys(range(point * MANY), 1)
-        if status == 0:
+        if came_to_its_end:
             break
     assert point > 10  # it did die at many places
     assert audit("default") == []
@@ -530,19 +539,13 @@ def test_a_reader_may_be_killed_between_the_parts_of_a_claim() -> None:
     consumer("orders", group="work")(handle)
     for point in range(1, 100):
         killed_in_any_order(lambda _delivery: None)
-
-        def look() -> None:
-            Guillotine(point).install()  # noqa: B023 - called at once
-            Deaths("default").recover()
-
-        status = in_fork(look)
-        Deaths("default").recover()
+        came_to_its_end = reader_killed_before(point)
         begin = (point - 1) * len(STATES)
         assert ended_in_any_order(begin)
         consume_the_rest("work")
         again = {at for at in range(begin + len(STATES)) if STATES[at % len(STATES)] in "rn"}
         assert times() == dict.fromkeys(again, 1)
-        if status == 0:
+        if came_to_its_end:
             break
     assert point > 10  # it did die at many places
     assert audit("default") == []

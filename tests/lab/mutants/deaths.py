@@ -103,6 +103,13 @@ DEATHS = [
         f"{DYING}::test_a_process_may_die_before_it_has_noted_the_parts_of_its_claim",
     ),
     Mutant(
+        "what-is-noted-of-a-claim-taken-for-that-of-its-part",
+        RECOVERY,
+        "noted.done.intersection(delivery.offsets)",
+        "noted.done",
+        f"{DYING}::test_a_process_may_die_before_it_has_noted_the_parts_of_its_claim",
+    ),
+    Mutant(
         "a-claim-that-was-not-noted-forgotten",
         LOOK,
         "        if not left.whole:\n",
