@@ -191,12 +191,17 @@ def test_clients_and_consumers_share_a_group_while_the_server_is_killed(
     for loop in loops:
         loop.start()
     send_many([Outgoing("orders", n, key=str(n)) for n in range(600)])
+
+    def handled() -> set[tuple[int, int]]:
+        with lock:
+            return {*seen, *fleet.handled()}
+
     wait_for(lambda: len(seen) > 20)
     server.kill()
     server.start()
     send_many([Outgoing("orders", n, key=str(n)) for n in range(300)])
     try:
-        wait_for(lambda: len(seen + fleet.handled()) == 900)
+        wait_for(lambda: len(handled()) == 900, lambda: len(handled()))
         wait_for(lambda: not Delivery.objects.open().exists())
     finally:
         stopped.set()

@@ -19,12 +19,13 @@ from streams.chaos.forks import in_fork
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.models import TaskRun
 from streams.database.sql import settle as sql
-from streams.database.sql.dialect import execute, fetch
+from streams.database.sql.dialect import execute
 from streams.errors import InvalidValue
 from streams.log.sequencer import sequence
 from streams.models import DeadMessage, Delivery, Message, PreparedRow, RetryMessage, State
 from streams.observe.audit.walk import audit
 from streams.operate.erasure import ERASED, DataSubject, erase, find
+from tests.concurrency.locks import wait_until_one_waits
 from tests.consuming import Process
 from tests.faults import Guillotine
 from tests.preparing import answering, held
@@ -33,13 +34,6 @@ from tests.processes import wait_for
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_registry")]
 BODY = {"customer": {"id": 17, "mails": ["ann@example.com"]}, "padding": "x" * 5000}
 WHO = ("ann", "asked by letter")
-
-
-WAITING = (
-    "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    " AND trx_query LIKE %s"
-)
-LOCK_OF_DELIVERY = "%ems_topic_group_log%FOR UPDATE%"
 
 
 def bodies() -> list[Any]:
@@ -232,10 +226,7 @@ def test_a_dead_letter_that_is_being_written_meanwhile_is_erased_too(
         with_erased = Message.objects.filter(size=4)
         wait_for(with_erased.exists, "the messages to be erased")
         # It has to wait for this transaction before it looks for letters.
-        wait_for(
-            lambda: erasing.done() or fetch("default", WAITING, [LOCK_OF_DELIVERY]), "the wait"
-        )
-        assert not erasing.done()
+        wait_until_one_waits(connection.settings_dict["NAME"], erasing)
     assert erasing.result(30).dead_letters == 1
     assert bytes(DeadMessage.objects.get().body) == b"null"
     assert connection.vendor == "mysql"
