@@ -45,6 +45,7 @@ class Leg:
     status: int | None = None
     status_again: int | None = None  # of what failed, run a second time
     report: dict[str, Any] = field(default_factory=dict)
+    report_again: dict[str, Any] = field(default_factory=dict)
 
     def passed(self, *, at_once: bool) -> bool:
         """Tell whether all tests passed; with ``at_once``, a second try does not count."""
@@ -109,13 +110,21 @@ class Leg:
     def conclude(self) -> None:
         self.status = self.wait()
         self.seconds = time.monotonic() - self._started_at
-        self.report = json.loads(self._report.read_text()) if self._report.exists() else {}
+        self.report = self._read_report()
+
+    def conclude_again(self) -> None:
+        self.status_again = self.wait()
+        self.report_again = self._read_report()
 
     def stop(self) -> None:
         """End it by SIGTERM, so that it can remove its databases and children."""
         if not self.has_ended():
             self._process.terminate()
         self.wait()
+
+    def _read_report(self) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(self._report.read_text()) if self._report.exists() else {}
+        return read
 
     def _print(self) -> None:
         with self._process.stdout or contextlib.nullcontext(()) as lines:
@@ -137,8 +146,7 @@ def run_all(
             while waiting or under_way:
                 while len(under_way) < at_a_time and (leg := _next(waiting, under_way)):
                     waiting.remove(leg)
-                    report = Path(folder) / leg.name.replace("/", ".")
-                    leg.start(report, terminal=len(legs) == 1)
+                    leg.start(_report(folder, leg), terminal=len(legs) == 1)
                     under_way.append(leg)
                 time.sleep(0.1)
                 for leg in [leg for leg in under_way if leg.has_ended()]:
@@ -147,7 +155,7 @@ def run_all(
                     ended(leg)
             for leg in legs:
                 if again and leg.status == TESTS_FAILED:
-                    _once_more(leg, Path(folder) / "again", under_way)
+                    _once_more(leg, _report(folder, leg).with_suffix(".again"), under_way)
                     ended(leg)
         except KeyboardInterrupt:  # the terminal has told the children, too
             for leg in under_way:
@@ -157,6 +165,10 @@ def run_all(
             for leg in under_way:
                 leg.stop()
             raise
+
+
+def _report(folder: str, leg: Leg) -> Path:
+    return Path(folder) / f"{leg.name.replace('/', '.')}.json"
 
 
 def _next(waiting: list[Leg], under_way: list[Leg]) -> Leg | None:
@@ -170,7 +182,7 @@ def _once_more(leg: Leg, report: Path, under_way: list[Leg]) -> None:
     print(f"\n===== once more on {leg.name}: what failed =====", flush=True)
     under_way.append(leg)
     leg.start(report, "--last-failed", "--last-failed-no-failures=none")
-    leg.status_again = leg.wait()
+    leg.conclude_again()
     under_way.remove(leg)
 
 

@@ -31,7 +31,8 @@ def summary(legs: list[Leg]) -> Iterator[str]:
     yield from map(str, legs)
     for leg in legs:
         for name, error in leg.report.get("failed", {}).items():
-            yield f"\n{leg.name}: {name}\n    {error}"
+            twice = " (twice)" if name in leg.report_again.get("failed", {}) else ""
+            yield f"\n{leg.name}: {name}{twice}\n    {error}"
 
 
 def keep(legs: list[Leg], path: Path, *, what: str, minutes: float) -> None:

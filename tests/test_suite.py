@@ -38,6 +38,9 @@ def test_passes_at_the_second_try():
     if not SEEN.exists():
         SEEN.touch()
         raise AssertionError("the first")
+
+def test_fails():
+    raise AssertionError("each")
 """
 
 
@@ -244,8 +247,15 @@ def test_no_cache_remembers_what_was_emptied() -> None:
 def test_what_passes_only_at_the_second_try_is_named_and_may_be_refused(tmp_path: Path) -> None:
     (tmp_path / "test_second.py").write_text(SECOND_TRY)
     (tmp_path / "conftest.py").write_text(REPORTING)
-    words = [str(tmp_path / "test_second.py"), "-c", "/dev/null", f"--rootdir={tmp_path}"]
-    leg = Leg("leg", Path(sys.executable), words)
+    file, *words = str(tmp_path / "test_second.py"), "-c", "/dev/null", f"--rootdir={tmp_path}"
+    both = Leg("both", Path(sys.executable), [file, *words])
+    run_all([both], at_a_time=1, again=True)
+    assert not both.passed(at_once=False)
+    said = "\n".join(summary([both]))
+    assert "::test_passes_at_the_second_try\n" in said
+    assert "::test_fails (twice)\n" in said
+    (tmp_path / "test_second.seen").unlink()
+    leg = Leg("leg", Path(sys.executable), [f"{file}::test_passes_at_the_second_try", *words])
     run_all([leg], at_a_time=1, again=True)
     assert leg.passed(at_once=False)
     assert not leg.passed(at_once=True)

@@ -27,7 +27,7 @@ from streams.observe.audit.walk import audit
 from streams.operate.erasure import ERASED, DataSubject, erase, find
 from tests.concurrency.locks import wait_until_one_waits
 from tests.consuming import Process
-from tests.faults import Guillotine
+from tests.faults import Guillotine, strides
 from tests.preparing import answering, held
 from tests.processes import wait_for
 
@@ -178,8 +178,9 @@ def _erase_until(point: int) -> None:
     erase(DataSubject(key="17"), "default", *WHO)
 
 
+@strides(5)
 @pytest.mark.every_database
-def test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again() -> None:
+def test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again(stride: int) -> None:
     """A message that is erased is not found again; what repeats it must not be left."""
 
     def handle(message: Any) -> None:
@@ -189,7 +190,7 @@ def test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again() -
 
     consumer("tasks.mails", group="mail")(handle)
     process = Process("mail")
-    for point in count(1):
+    for point in count(1, stride):
         numbers = [send("tasks.mails", body, key="17").message_id for body in (BODY, {"bad": 1})]
         sequence("default")
         process.run_until_idle()
