@@ -95,14 +95,14 @@ def test_the_batch_handler_says_what_has_failed() -> None:
         def index(self, bodies: list[Any]) -> list[Any]:
             return [ValueError(body) if body == 2 else None for body in bodies]
 
-    run("shop/search.py", search_engine=Engine())
+    run("search/consumers.py", search_engine=Engine())
     send_many([Outgoing("orders", n) for n in range(4)])
     result = drain("search")
     assert (result.done, result.failed) == (3, 1)
 
 
 def test_the_async_handler_reads_calls_and_sends(modules: dict[str, Any]) -> None:
-    run("shop/stock.py")
+    run("stock/consumers.py")
     seen = []
 
     @consumer("reservations", group="board")

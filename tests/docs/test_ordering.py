@@ -29,7 +29,7 @@ def test_a_failed_message_holds_back_only_those_of_its_key() -> None:
         posted.append((key, body))
 
     module: dict[str, Any] = {"post_to_ledger": post_to_ledger}
-    exec(files(ORDERING)["ledger.py"], module)  # noqa: S102 - the code of the page
+    exec(files(ORDERING)["ledger/consumers.py"], module)  # noqa: S102 - the code of the page
     send_many([Outgoing("orders", n, key="ann" if n % 2 else "bob") for n in range(6)])
     drain()
     assert posted == [("bob", 0), ("bob", 2), ("bob", 4)]
@@ -48,7 +48,7 @@ def test_the_keys_of_one_partition_run_side_by_side() -> None:
         called.append((key, body))
 
     module: dict[str, Any] = {"call_the_carrier": call_the_carrier}
-    exec(files(ORDERING)["parcels.py"], module)  # noqa: S102 - the code of the page
+    exec(files(ORDERING)["parcels/consumers.py"], module)  # noqa: S102 - the code of the page
     send_many([Outgoing("parcels", n, key=str(n % 4)) for n in range(12)])
     Process("carrier").run_until_idle()
     assert sorted(called) == [(str(key), n) for key in range(4) for n in range(key, 12, 4)]

@@ -38,7 +38,7 @@ def test_the_example_prints_what_the_page_shows(monkeypatch: pytest.MonkeyPatch)
     vars(models).update(Order=Order)
     monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
     monkeypatch.setitem(sys.modules, "shop.models", models)
-    exec(files(REPLAY)["shop/billing.py"], {"__name__": "shop.billing"})  # noqa: S102 - it is ours
+    exec(files(REPLAY)["billing/consumers.py"], {"__name__": "billing.consumers"})  # noqa: S102 - it is ours
     (console,) = (text for text in blocks(REPLAY, "console") if "rehearse" in text)
     command, expected = console.removeprefix("$ ").split("\n", 1)
     out = StringIO()

@@ -32,7 +32,7 @@ def page(monkeypatch: pytest.MonkeyPatch, clean_registry: None) -> SimpleNamespa
     monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
     monkeypatch.setitem(sys.modules, "shop.models", models)
     names: dict[str, Any] = {}
-    for name in ("shop/consumers.py", "shop/orders.py", "shop/forwarding.py"):
+    for name in ("shop/consumers.py", "shop/orders.py", "partners/consumers.py"):
         exec(files(GUIDE)[name], names)  # noqa: S102 - of the page
     return SimpleNamespace(**names)
 
