@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from streams.conf import DEFAULTS, FRESH_SECONDS
@@ -17,6 +18,7 @@ def system(name: str, using: str) -> Any:
     if values is None:
         from streams.models import SystemConfig
 
+        until = time.monotonic() + FRESH_SECONDS
         values = DEFAULTS | SystemConfig.objects.using(using).overrides()
-        _cache.keep(using, values, FRESH_SECONDS, using)
+        _cache.keep(using, values, until, using)
     return values[name]

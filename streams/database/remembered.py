@@ -34,10 +34,14 @@ class Fresh(Forgettable[K, tuple[float, V]]):
         until, value = self.get(key, (0.0, None))
         return value if time.monotonic() < until else None
 
-    def keep(self, key: K, value: V, seconds: float, using: str) -> V:
-        """Return ``value``; remember it, unless a TestCase will roll back what was read."""
+    def keep(self, key: K, value: V, until: float, using: str) -> V:
+        """Return ``value``; remember it, unless a TestCase will roll back what was read.
+
+        ``until`` is a time of the monotonic clock. It counts from before the value was read: the
+        reply may have come late.
+        """
         if not in_test_case(using):
-            self[key] = time.monotonic() + seconds, value
+            self[key] = until, value
         return value
 
 

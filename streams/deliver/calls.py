@@ -96,8 +96,8 @@ class Calls(ABC):
         """Extend the lease, if there is one, by ``left``; the heartbeat calls this."""
 
     @property
-    def gives_way(self) -> bool:
-        """Tell whether other threads are to take the calls that have not begun."""
+    def can_share(self) -> bool:
+        """Tell whether share() has something to do: a call takes long."""
         return False
 
     def share(self) -> None:  # noqa: B027 - only what was claimed can be given back

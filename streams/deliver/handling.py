@@ -215,6 +215,23 @@ class Handling(Calls):
         in_call = self._caller.runs_for() > SHARED_SECONDS
         return not in_call and rest * ran <= SHARED_SECONDS * made
 
+    @property
+    def can_share(self) -> bool:
+        """Tell whether share() has something to do."""
+        return self.gives_way or (not self.lost and self._leaves_ended())
+
+    def _leaves_ended(self) -> bool:
+        """Tell whether a call takes long, and what ended before it is not settled."""
+        takes_long = self._caller.runs_for() > LONG_SECONDS
+        return takes_long and self.delivery.progress < self._ended and not self._blocks
+
+    @property
+    def _blocks(self) -> bool:
+        """Tell whether this ordered group waits for some of the claim: that is for the holder."""
+        out = self._reading.left_out
+        some = self._failures or self.delivery.parks or out.unread or out.early
+        return self.ordered and bool(some)
+
     def share(self) -> None:
         """Settle what ended before the running call, and give back what is behind it.
 
@@ -224,20 +241,20 @@ class Handling(Calls):
         """
         if self._atomic and not supports_other_connections(self._using):
             return  # the handler has locked the database
-        if not self.gives_way or not self._ending.acquire(blocking=False):
+        if not self.can_share or not self._ending.acquire(blocking=False):
             return
         try:
             with suppress(LeaseLost):
                 self._settle_ended()
                 rest = self.delivery.last_offset + 1 - self._begun
-                if rest > 0 and keep_below(self.delivery, self._begun, waits=False):
+                if self.gives_way and keep_below(self.delivery, self._begun, waits=False):
                     self.outcome.released += rest
         finally:
             self._ending.release()
 
     def _judged(self, failed: list[Failure]) -> list[Failure]:
         """Judge the failures here: share() runs in another thread, and locks the delivery."""
-        if self.ordered:  # it does not share, and those after the first failure are not judged
+        if self.ordered:  # it shares no failures, and those after the first one are not judged
             return failed
         attempt, limits = self.delivery.attempt, self.limits
         judged = [judge(one, attempt, limits.max_retries, limits.retry) for one in failed]
@@ -248,7 +265,7 @@ class Handling(Calls):
         delivery, until = self.delivery, self._ended
         # What is behind the running call is given back after it, so not all may be settled here:
         # once that call has ended, its holder does it.
-        if self.registration.atomic or not delivery.progress < until < self._begun:
+        if self.registration.atomic or self._blocks or not delivery.progress < until < self._begun:
             return
         running = timedelta(seconds=time.monotonic() - self._ran_since)
         before = delivery.progress, delivery.failed, delivery.missing, delivery.errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -192,6 +193,7 @@ def _find(prefix: str) -> tuple[bytes, Caller] | None:
     Remembered here, by a thread of the pool: connections[...] on an event loop makes a context
     variable, and under WSGI, where each request has a loop, the web server's thread keeps them all.
     """
+    until = time.monotonic() + conf.FRESH_SECONDS
     tokens = ApiToken.objects.using(conf.database()).valid().filter(prefix=prefix)
     unnoted = Q(last_used_at=None) | Q(last_used_at__lte=UtcNow(-USED_EVERY))
     token = tokens.annotate(unnoted=unnoted).prefetch_related("rights").first()
@@ -204,4 +206,4 @@ def _find(prefix: str) -> tuple[bytes, Caller] | None:
         *(token.pk, token.name, token.prefix, token.created_by, token.owner),
         *(token.max_rate, token.max_holds, rights),
     )
-    return _known.keep(prefix, (bytes(token.hash), caller), conf.FRESH_SECONDS, conf.database())
+    return _known.keep(prefix, (bytes(token.hash), caller), until, conf.database())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from functools import partial
 
 from django.db import IntegrityError, transaction
@@ -32,6 +33,7 @@ class TopicInfo:
     name: str
     access: str
     partitions: tuple[tuple[int, int], ...]  # (id, number), by number
+    until: float = field(compare=False)  # of the monotonic clock: how long this may be used
 
 
 _cache: Fresh[tuple[str, str], TopicInfo] = Fresh()
@@ -94,12 +96,13 @@ def look_again(info: TopicInfo, using: str) -> TopicInfo | None:
 
 
 def _remember(using: str, info: TopicInfo) -> TopicInfo:
-    return _cache.keep((using, info.name), info, conf.FRESH_SECONDS, using)
+    return _cache.keep((using, info.name), info, info.until, using)
 
 
 def _read(name: str, using: str) -> TopicInfo | None:
     from streams.models import Partition
 
+    until = time.monotonic() + conf.FRESH_SECONDS
     rows = list(
         Partition.objects.using(using)
         .filter(topic__name=name)
@@ -109,7 +112,7 @@ def _read(name: str, using: str) -> TopicInfo | None:
     if not rows:
         return None
     _id, _number, topic_id, access = rows[0]
-    return TopicInfo(topic_id, name, access, tuple((row[0], row[1]) for row in rows))
+    return TopicInfo(topic_id, name, access, tuple((row[0], row[1]) for row in rows), until)
 
 
 def announce_topic(name: str, using: str) -> None:

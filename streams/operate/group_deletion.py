@@ -26,8 +26,9 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
     """Delete the group with its cursors, retries, dead letters and deliveries.
 
     Rows are deleted in batches, and at last the cursors and the group in one transaction. A run
-    that is stopped can be repeated; until then the group can go on from its cursors. ``say`` is
-    called with the number of rows so far. Raises GroupActive while the group has a live consumer.
+    that is stopped can be repeated; until then the group can go on from its cursors, without the
+    rows that are deleted. Retries come last. ``say`` is called with the number of rows so far.
+    Raises GroupActive while the group has a live consumer, also if one comes meanwhile.
     """
     refuse_while_live(group)
     using, deleted = str(group._state.db), 0
@@ -44,6 +45,7 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
         for count in delete_all(rows.order_by(), using, condition):
             deleted += count
             say(deleted)
+            refuse_while_live(group)
     retrying(_end, using, group)
 
 

@@ -264,6 +264,8 @@ class TopicDeletion:
             left = sum(self._count_inbox(partition) for partition in partitions)
             in_log = Message.objects.using(self.using).filter(partition__in=ids)
             groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
+            if reopened := [*self._open()]:
+                raise TopicInUse(" ".join(reopened))
             if left or in_log.exists() or groups.exists():
                 raise TopicInUse(
                     _("Messages or a consumer came to %s meanwhile: try again.") % self.topic

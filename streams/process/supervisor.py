@@ -198,7 +198,7 @@ class Supervisor:
             if self._silence.seconds(thread, LOOK_SECONDS) >= limit:
                 self._unanswered.add(thread)
                 self._lifecycle.fail_unanswered(thread.name, limit)
-        if any(calls.gives_way for calls in self._runtime.held.all()):
+        if any(calls.can_share for calls in self._runtime.held.all()):
             self._poller.wake()
         if self._deaths.noticed():
             self._maintenance.wake()

@@ -170,7 +170,10 @@ class Purge:
         order = ["topic__name", "number"] if self.seconds is None else ["pk"]
         return retrying(list, self.using, rows.filter(pk__gt=self.after).order_by(*order))
 
-    def _partition(self, partition: Partition) -> Purged:
+    def _partition(self, listed: Partition) -> Purged:
+        # As it is now: the run may have begun long ago, and its topic may keep more since.
+        rows = Partition.objects.using(self.using).select_related("topic")
+        partition = retrying(rows.filter(pk=listed.pk).get, self.using)
         wanted = retrying(kept_from, self.using, partition, partition.topic, self.using)
         raised = retrying(self._raise, self.using, partition, wanted)
         skipped = Skipped()
@@ -185,8 +188,7 @@ class Purge:
         with own_transaction(self.using):
             rows = Partition.objects.using(self.using).filter(pk=partition.pk)
             locked = rows.select_for_update().get()
-            locked.topic = partition.topic
-            new = purge_floor(locked, partition.topic, wanted, self.using)
+            new = purge_floor(locked, locked.topic, wanted, self.using)
             if new.messages:
                 rows.update(first_offset=new.offset)
         return new

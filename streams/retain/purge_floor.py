@@ -55,7 +55,7 @@ class Kept:
     """What retention says of one partition: offsets below these are not kept.
 
     ``due`` is the limit by age and count. ``unread`` is the limit by "purge what is consumed": the
-    end of the log, since the holds of the groups are the real limit.
+    end of the log, since the holds of the groups are the real limit. It needs a group that reads.
     """
 
     due: int
@@ -91,8 +91,10 @@ def purge_floor(partition: Partition, topic: Topic, kept: Kept, using: str) -> P
     It holds as long as the partition is locked: claims and settlements only move forward, and what
     moves a cursor back takes this lock. If the topic is archived, all below the floor is archived.
     """
-    wanted = min(kept.wanted, partition.next_offset)
     needed = sorted(holds(partition, topic, using), key=lambda hold: hold.offset)
+    # The last group may have been deleted since the limits were read.
+    is_read = any(hold.what == CURSOR for hold in needed)
+    wanted = min(kept.wanted if is_read else kept.due, partition.next_offset)
     return PurgeFloor(partition, wanted, tuple(hold for hold in needed if hold.offset < wanted))
 
 

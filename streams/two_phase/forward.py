@@ -67,6 +67,8 @@ def _forward(waiting: PreparedRow, using: str) -> PreparedRow | None:
         row = lock(waiting.pk, waiting.biz, waiting.biz_key, using, waits=False)
         if row is None or row.state != PreparedState.COMMITTED:  # another process has it
             return None
+        if row.next_at and row.next_at > row.locked_at:  # or has tried it since it was listed
+            return None
         send_locked(row, "", using)
         if row.state == PreparedState.COMMITTED and row.sends >= system("sendMaxTimes", using):
             unsent = {"state": PreparedState.UNSENT.value, "next_at": None}

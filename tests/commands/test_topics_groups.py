@@ -219,6 +219,7 @@ def test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it(run: Run) -> 
     with pytest.raises(GroupActive):
         delete_group(group, come)
     assert Cursor.objects.get().next_offset == 5  # it reads on
+    assert RetryMessage.objects.exists()
     Consumer.objects.all().delete()
     run("ems_groups", "delete", "mail", "--yes")
     assert not ConsumerGroup.objects.exists()

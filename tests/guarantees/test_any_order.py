@@ -15,6 +15,7 @@ from django.db import connection
 from streams import Outgoing, send_many
 from streams.chaos.forks import in_fork
 from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
+from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import release, settle
 from streams.consume.registry import registration_of
 from streams.consume.subscription import subscribe
@@ -205,6 +206,20 @@ def test_when_it_expires_only_what_is_not_settled_comes_back() -> None:
     }
     assert audit("default") == []
     assert settled(delivery, {2}) == [delivery]
+
+
+@pytest.mark.parametrize("before", [set(), {5}], ids=["nothing", "some"])
+def test_what_is_settled_while_it_is_given_up_does_not_come_back(before: set[int]) -> None:
+    """An operator reads the claim; before he has locked it, its client settles more."""
+    delivery = claimed(8)
+    settled(delivery, before)
+    read = Delivery.objects.get()
+    settled(delivery, {1, 2, 3})
+    assert expire(read, None, timedelta(0), given_up=True) is None
+    assert not RetryMessage.objects.exists()
+    assert expire(Delivery.objects.get(), None, timedelta(0), given_up=True) is not None
+    assert retries().keys() == {0, 4, 5, 6, 7} - before
+    assert audit("default") == []
 
 
 def test_a_release_gives_each_stretch_back_whole_and_spends_no_attempt() -> None:

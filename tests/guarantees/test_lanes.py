@@ -19,6 +19,7 @@ from django.db import OperationalError, connections
 from streams import Outgoing, ReceivedMessage, Reject, Retry, consumer, runtime_settings, send_many
 from streams.chaos.forks import in_fork
 from streams.consume.outcome.any_order import Ends, bits, settle_any_order
+from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import release
 from streams.errors import InvalidConsumer, LeaseLost
 from streams.log.sequencer import sequence
@@ -356,6 +357,23 @@ def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated()
     finish()
     assert not HeldKey.objects.exists()
     assert Cursor.objects.get().next_offset == 6
+    assert audit("default") == []
+
+
+def test_what_is_settled_in_lanes_while_it_is_given_up_is_not_claimed_again() -> None:
+    """An operator reads the claim; before he has locked it, its client settles more."""
+    registered(lambda message: None)
+    sent("a0", "b0", "c0", "a1", "d0", "e0")
+    process = Process("mail")
+    sequence("default")
+    claim = process.claim(6, timedelta(minutes=1))
+    settle_any_order([Ends(claim, bits([1], claim.first_offset))], "default")
+    read = Delivery.objects.get()
+    settle_any_order([Ends(claim, bits([1, 2, 4], claim.first_offset))], "default")
+    assert expire(read, None, timedelta(0), given_up=True) is None
+    assert expire(Delivery.objects.get(), None, timedelta(0), given_up=True) is not None
+    assert waiting().keys() == {0, 3}  # 3 has the key of 0
+    assert Cursor.objects.get().next_offset == 5
     assert audit("default") == []
 
 

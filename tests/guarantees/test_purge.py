@@ -32,12 +32,13 @@ from streams.models import (
     UtcNow,
 )
 from streams.observe.audit.walk import audit
+from streams.operate.group_deletion import delete_group
 from streams.retain import purge as purging
 from streams.retain.purge import Purge
 from streams.retain.purge_floor import kept_from, purge_floor
 from streams.testing import advance, drain
 from tests.consuming import Process, consume_the_rest
-from tests.faults import Guillotine, strides
+from tests.faults import Guillotine, Once, statements, strides
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -151,6 +152,35 @@ def test_a_topic_without_a_group_keeps_what_nobody_could_read_yet():
     ConsumerGroup.objects.create(topic=Topic.objects.get(), name="tail", mode="broadcast")
     assert purge().deleted == 0
     assert kept() == list(range(5))
+
+
+def test_a_last_group_that_is_deleted_meanwhile_leaves_what_nobody_could_read_yet():
+    send_many([Outgoing("orders", n) for n in range(5)])
+    sequence("default")
+    keep(retention_consumed=True)
+    group = subscribe_at(0)
+
+    def gone(statement):
+        delete_group(group)
+        return statement()
+
+    # It is gone before the partition is locked, and after the limits were read.
+    with statements(Once("SELECT g.`id`, c.`id`", gone)):
+        assert purge().deleted == 0
+    assert not ConsumerGroup.objects.exists()
+    assert kept() == list(range(5))
+
+
+def test_a_rule_that_is_changed_while_a_purge_runs_is_in_force_for_what_comes_next():
+    for topic in ("a", "b"):
+        log(5, topic)
+        keep(topic, retention_count=1)
+
+    def keep_b(_name: str, _rows: int) -> None:
+        keep("b", retention_count=None)
+
+    Purge("default", say=keep_b).run()
+    assert (kept("a"), kept("b")) == ([4], list(range(5)))
 
 
 def test_the_slowest_group_is_never_overtaken():

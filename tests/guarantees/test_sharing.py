@@ -23,8 +23,9 @@ from streams.consume.outcome.expire import expire
 from streams.deliver import calls, handling
 from streams.deliver.slot import UnreadSlot
 from streams.log.sequencer import sequence
-from streams.models import Cursor, Delivery, RetryMessage, State
+from streams.models import Consumer, Cursor, Delivery, RetryMessage, State
 from streams.observe.audit.walk import audit
+from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
 from tests.processes import PATIENCE_SECONDS, Spawn, wait_for
@@ -219,6 +220,7 @@ def test_what_is_nearly_done_is_not_given_back(
     now = time.monotonic()
     monkeypatch.setattr(claim, "_ran_since", now - 0.5)
     monkeypatch.setattr(claim._caller, "since", now - in_call)
+    assert isinstance(claim, handling.Handling)
     assert claim.gives_way == gives_way
     hanging.finish()
 
@@ -284,6 +286,41 @@ def test_a_call_that_ends_while_the_rest_is_given_back_is_settled_up_to_there(
     consume_the_rest("mail")
     assert hanging.handled == ([0] if tags else [*range(10)])
     assert audit("default") == []
+
+
+@pytest.mark.parametrize(("at", "ordered"), [(9, False), (9, True), (5, True), (5, "key")])
+def test_of_a_host_that_is_gone_what_ended_before_a_long_call_is_not_repeated(
+    hang: Hang, at: int, ordered: bool | str
+) -> None:
+    """Nothing is behind the call, or nobody else may take it."""
+    hanging = hang(at, ordered=ordered)
+    assert Delivery.objects.held().get().progress == 0
+    hanging.share()
+    held = Delivery.objects.held().get()
+    assert (held.progress, held.last_offset) == (at, 9)
+    Consumer.objects.all().delete()
+    advance(LONG_AFTER)
+    sweep("default")
+    if ordered:
+        assert Cursor.objects.get().next_offset == at
+    else:
+        assert RetryMessage.objects.values_list("offset", "attempt").get() == (9, 2)
+    hanging.finish()
+    advance(LONG_AFTER)
+    consume_the_rest("mail")
+    times = Counter(hanging.handled)
+    assert [times[n] for n in range(at)] == [1] * at
+    assert times.keys() == {*range(10)}
+    assert audit("default") == []
+
+
+def test_a_claim_that_has_settled_what_ended_is_left_alone(hang: Hang) -> None:
+    hanging = hang(9)
+    assert [one.can_share for one in hanging.process.held.all()] == [True]
+    hanging.share()
+    assert [one.can_share for one in hanging.process.held.all()] == [False]
+    hanging.finish()
+    assert Delivery.objects.get().state == State.DONE
 
 
 @pytest.mark.mysql

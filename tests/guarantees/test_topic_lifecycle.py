@@ -29,6 +29,7 @@ from streams.errors import (
 from streams.log import topics
 from streams.log.sequencer import sequence
 from streams.models import (
+    Access,
     Consumer,
     ConsumerGroup,
     Cursor,
@@ -442,3 +443,22 @@ def test_a_message_that_comes_at_the_last_moment_is_not_deleted():
     with pytest.raises(TopicInUse, match="no group has read"):
         delete(topic)
     assert Message.objects.get().offset == 5
+
+
+def test_a_topic_that_is_opened_again_while_it_is_deleted_stays():
+    """Who looks it up now sends to it for as long as it is remembered."""
+    topic = finished_topic()
+
+    def reopened(statement):
+        Topic.objects.update(access=Access.READ_WRITE)
+        return statement()
+
+    with (
+        statements(Once("DELETE FROM `ems_group`", reopened)),
+        pytest.raises(TopicInUse, match="not retired"),
+    ):
+        delete(topic)
+    topics.forget()
+    send("orders", "late")
+    sequence("default")
+    assert Message.objects.get().partition.topic_id == topic.pk

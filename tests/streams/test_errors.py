@@ -258,7 +258,7 @@ def test_missing_tables_are_noticed_also_when_the_topic_is_remembered(empty_data
     from streams.log import topics
 
     monkeypatch.setitem(runtime_settings._cache, "other", (math.inf, conf.DEFAULTS))
-    info = topics.TopicInfo(1, "orders", "read-write", ((1, 0),))
+    info = topics.TopicInfo(1, "orders", "read-write", ((1, 0),), 0.0)
     monkeypatch.setitem(topics._cache, ("other", "orders"), (math.inf, info))
     refused(NotMigrated, {"topic": "orders"}, using="other")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import unittest
 from datetime import timedelta
 
@@ -23,6 +24,7 @@ from streams.log.topics import resolve
 from streams.models import Access, Message, Partition, SystemConfig, Topic
 from streams.operate.topics import grow
 from streams.testing import advance, drain, sent
+from tests.faults import Once, statements
 from tests.hostapp.models import Order
 from tests.rows import rows
 
@@ -267,6 +269,26 @@ def test_a_topic_is_looked_up_once_and_again_when_it_is_no_longer_fresh(
     monkeypatch.setattr(conf, "FRESH_SECONDS", 0.0)
     topics.forget()
     resolve("orders", "default")
+    with django_assert_num_queries(1):
+        resolve("orders", "default")
+
+
+def test_a_topic_is_no_longer_fresh_once_its_reply_has_taken_that_long(
+    django_assert_num_queries, monkeypatch
+):
+    """A deletion counts from the time when the topic was closed, which may be before the reply."""
+    send("orders", 0)
+    topics.forget()
+    monkeypatch.setattr(conf, "FRESH_SECONDS", 30.0)
+
+    after = time.monotonic() + 31
+
+    def late(statement):
+        monkeypatch.setattr(time, "monotonic", lambda: after)
+        return statement()
+
+    with statements(Once("FROM `ems_partition`", late)):
+        resolve("orders", "default")
     with django_assert_num_queries(1):
         resolve("orders", "default")
 

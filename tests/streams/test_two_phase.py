@@ -56,6 +56,7 @@ from streams.testing import checkback as check
 from streams.two_phase import checking, forward
 from streams.two_phase.content import checked_content
 from streams.two_phase.decide import commit, roll_back
+from streams.two_phase.forward import forward as forward_one
 from streams.two_phase.prepare import keep_joined
 from tests.preparing import CHECKER, answering, endpoint, held, pass_time, row, sent_keys
 
@@ -747,6 +748,18 @@ def test_a_commit_is_given_up_after_its_tries_and_a_person_sends_it_again() -> N
     assert send_again(row(), "default")
     assert sent_keys() == ["A7"]
     assert not send_again(row(), "default")
+
+
+def test_what_another_process_has_tried_since_it_was_listed_spends_no_try() -> None:
+    one = held()
+    denied()
+    one.commit()
+    pass_time(2.3)
+    listed = row()
+    assert check().forwarded == 0
+    assert row().sends == 2
+    assert not forward_one(listed, "default")
+    assert row().sends == 2
 
 
 def test_a_limit_that_was_lowered_meanwhile_lets_it_wait() -> None:

@@ -127,8 +127,9 @@ def _lock(delivery: Delivery, *, dead: bool, given_up: bool) -> bool:
     """Lock the delivery; return False if it may not be taken, or is not as it was read."""
     expired = _taken_from(delivery, dead=dead, given_up=given_up)
     # A frozen process may hold the row's lock. It is skipped, so that the sweep can expire the
-    # other deliveries.
-    unchanged = {"progress": delivery.progress, "last_offset": delivery.last_offset}
+    # other deliveries. What is settled of a dead one may be known from its process's file alone.
+    names = ["progress", "last_offset", *([] if dead else ["settled"])]
+    unchanged = {name: getattr(delivery, name) for name in names}
     row = expired.select_for_update(skip_locked=True).filter(
         pk=delivery.pk, started_at__isnull=delivery.started_at is None, **unchanged
     )

@@ -159,13 +159,14 @@ def by_id(group_id: int, partition_id: int, using: str) -> Known | None:
 def _read_with_partitions(
     group_id: int, using: str
 ) -> tuple[ConsumerGroup, dict[int, Partition]] | None:
+    until = time.monotonic() + FRESH_SECONDS
     groups = ConsumerGroup.objects.using(using).select_related("topic").filter(pk=group_id)
     group = retrying(groups.first, using)
     if group is None:
         return None
     rows = Partition.objects.using(using).filter(topic=group.topic_id)
     partitions = {row.pk: row for row in retrying(list, using, rows)}
-    return _by_id.keep((using, group_id), (group, partitions), FRESH_SECONDS, using)
+    return _by_id.keep((using, group_id), (group, partitions), until, using)
 
 
 def ensure_group(

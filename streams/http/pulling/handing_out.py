@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def hand_out(group: PulledGroup, limits: Limits, asked: Asked) -> Found:
     except HoldsAlone:
         # Hardly any client does, so it is asked with the deadlines. Who does is asked first from
         # now on: what is given back each time would be claimed each time.
-        _alone.keep(key, True, FRESH_SECONDS, group.using)
+        _alone.keep(key, True, time.monotonic() + FRESH_SECONDS, group.using)
         take_back(out)
         return Found(leaves_more=True)
     except BaseException as error:

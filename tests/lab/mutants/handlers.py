@@ -138,8 +138,8 @@ HANDLERS = [
     Mutant(
         "swept-to-an-old-end",
         EXPIRE,
-        ', "last_offset": delivery.last_offset}',
-        "}",
+        '["progress", "last_offset", *',
+        '["progress", *',
         f"{SHARING}::test_a_sweep_takes_no_offset_that_was_given_back_since_it_looked",
     ),
     Mutant(
@@ -174,8 +174,8 @@ HANDLERS = [
     Mutant(
         "a-policy-asked-under-a-lock",
         HANDLING,
-        "        if self.ordered:  # it does not share",
-        "        if True:  # it does not share",
+        "        if self.ordered:  # it shares no failures",
+        "        if True:  # it shares no failures",
         f"{GIVE_UP}::test_the_retry_policy_is_asked_once_by_the_thread_of_the_call"
         "_and_under_no_lock",
         "mysql",
