@@ -14,14 +14,17 @@ from streams import send
 from streams.contrib.tasks import schedules
 from streams.contrib.tasks.acts import EditTask, RunSchedule
 from streams.contrib.tasks.batches import end_batches
-from streams.contrib.tasks.compat import task_backends
+from streams.contrib.tasks.compat import task_backends, task_finished
 from streams.contrib.tasks.envelope import headers_of
 from streams.contrib.tasks.models import TaskBatch, TaskRun, TaskSchedule
+from streams.contrib.tasks.task_options import _GIVEN
 from streams.errors import InvalidMessage
 from streams.models import DeadMessage, DedupKey, Message, UtcNow
 from streams.operate.acts.act import Consent
 from streams.rules.json_column import MAX_DEPTH, MAX_NUMBER
 from streams.testing import advance, drain
+from tests.hostapp.models import Handled
+from tests.tasks_.receiving import receiving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -74,6 +77,40 @@ def test_each_server_keeps_the_deepest_arguments_and_the_largest_number(work: An
     result.refresh()
     assert (result.status, result.return_value) == ("SUCCESSFUL", 2)
     assert result.args[0] == arguments[0]
+
+
+@pytest.mark.parametrize("end", ["return", "save", "postpone", "fail"])
+@pytest.mark.parametrize("how", ["object", "nan", "text", "depth"])
+def test_metadata_that_a_column_cannot_hold_fails_the_task_at_once(
+    work: Any, how: str, end: str
+) -> None:
+    """What it had saved before is kept, and the error of the task itself is shown."""
+    result = work.spoil.enqueue(how, end)
+    ended: list[Any] = []
+    with receiving(task_finished, ended):
+        assert drain().dead == 1
+    result = work.spoil.get_result(result.id)
+    assert (result.status, result.attempts, result.metadata) == ("FAILED", 1, {"kept": 1})
+    assert [one.metadata for one in ended] == [{"kept": 1}]
+    wrong = {"object": TypeError, "nan": ValueError, "depth": InvalidMessage}
+    expected = ValueError if end == "fail" else wrong.get(how, UnicodeEncodeError)
+    assert [one.exception_class for one in result.errors] == [expected]
+    assert DeadMessage.objects.get().error_class.endswith(expected.__name__)
+    assert Handled.objects.count() == 1
+
+
+def test_metadata_that_cannot_be_stored_does_not_spend_the_attempts_that_are_left(
+    work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(getattr(work.spoil.func, _GIVEN), "backoff", 5)
+    monkeypatch.setattr(work, "spoil", replace(work.spoil))
+    result = work.spoil.enqueue("object", "return")
+    for attempt in (1, 2, 3):
+        drain()
+        result.refresh()
+        assert (result.attempts, len(result.errors)) == (attempt, attempt)
+        advance(timedelta(seconds=5))
+    assert (result.status, Handled.objects.count()) == ("FAILED", 3)
 
 
 # On MariaDB the depth is too much, on MySQL the number; earlier versions took both.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -27,22 +25,9 @@ from streams.models import ConsumerGroup, DeadMessage, Message
 from streams.operate.replay import spans, start
 from streams.operate.target import Target
 from streams.testing import advance, drain
+from tests.tasks_.receiving import receiving
 
 pytestmark = pytest.mark.django_db
-
-
-@contextmanager
-def receiving(signal: Any, found: list[Any]) -> Iterator[None]:
-    """Append the results that the signal tells of to ``found``."""
-
-    def receive(task_result: Any, **about: Any) -> None:
-        found.append(task_result)
-
-    signal.connect(receive)
-    try:
-        yield
-    finally:
-        signal.disconnect(receive)
 
 
 def test_a_task_runs_and_its_result_is_found_by_its_id(work: Any) -> None:
@@ -211,6 +196,21 @@ def test_the_backoff_of_the_backend_holds_for_tasks_without_one(use_tasks: Any) 
     assert drain().dead == 1
     result.refresh()
     assert result.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "wrong"), [("fail_without_backoff", LookupError), ("fail_into_the_past", ValueError)]
+)
+def test_a_backoff_that_fails_ends_the_task_beside_its_own_error(
+    work: Any, task: str, wrong: type[Exception]
+) -> None:
+    result = getattr(work, task).enqueue()
+    assert drain().dead == 1
+    result.refresh()
+    assert (result.status, result.attempts) == ("FAILED", 1)
+    assert [one.exception_class for one in result.errors] == [ValueError, wrong]
+    assert "the cause" in result.errors[1].traceback
+    assert DeadMessage.objects.get().error_class == wrong.__name__
 
 
 def test_a_task_says_itself_when_it_is_to_be_run_again(work: Any) -> None:

@@ -74,6 +74,51 @@ def wait_for(context: Any, number: int) -> int:
     return int(context.attempt)
 
 
+def spoilt(how: str) -> Any:
+    """Return what a column cannot hold."""
+    deep: Any = 1
+    for _level in range(40):
+        deep = [deep]
+    wrong = {"object": object(), "nan": float("nan"), "text": "\ud800", "depth": deep}
+    return wrong[how]
+
+
+@task(takes_context=True)
+@options(max_attempts=3, backoff=None)
+def spoil(context: Any, how: str, end: str) -> None:
+    """Leave metadata that cannot be stored, whatever comes of the attempt."""
+    note.func(how)
+    context.metadata["kept"] = 1
+    context.save_metadata()
+    context.metadata["lost"] = spoilt(how)
+    if end == "save":
+        context.save_metadata()
+    if end == "postpone":
+        raise Postpone(60)
+    if end == "fail":
+        raise ValueError("the cause")
+
+
+def wrong_backoff(error: BaseException, result: Any) -> Any:
+    raise LookupError("no backoff")
+
+
+def backoff_in_the_past(error: BaseException, result: Any) -> Any:
+    return -1
+
+
+@task
+@options(max_attempts=3, backoff=wrong_backoff)
+def fail_without_backoff() -> None:
+    raise ValueError("the cause")
+
+
+@task
+@options(max_attempts=3, backoff=backoff_in_the_past)
+def fail_into_the_past() -> None:
+    raise ValueError("the cause")
+
+
 @task
 @options(max_attempts=3)
 def refuse() -> None:

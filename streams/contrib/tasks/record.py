@@ -31,6 +31,7 @@ from streams.models import Delivery
 from streams.models.dead import cut
 from streams.models.fields import to_db
 from streams.produce.identity import producer_name
+from streams.rules.json_column import check_storable
 
 # The newest errors of a task that are kept.
 ERRORS = 20
@@ -47,6 +48,8 @@ NOT_JSON = {3140, 3151, 3157}
 DUPLICATE = 1062
 
 _encoder = DjangoJSONEncoder()  # it has no state, and to make one takes longer than a small value
+# Raises for what no server stores: NaN, infinity and, once it is encoded, a lone surrogate.
+_strict = DjangoJSONEncoder(allow_nan=False, ensure_ascii=False)
 
 
 class RowRefused(Reject):
@@ -73,6 +76,7 @@ class Record:
     finished_at: datetime | None = None
     cancelled: bool = False
     found_token: int = 0  # of the attempt before this one
+    _written: str = field(default="{}", init=False)  # the metadata that the row has
 
     def __post_init__(self) -> None:
         self.token = new_token(delivery_of(self.message))
@@ -142,12 +146,13 @@ class Record:
             to_db(now),
             self.token,
             as_json([producer_name()]),
-            as_json(one.metadata),
+            (written := as_json(one.metadata)),
         ]
         with connections[self.using].cursor() as cursor:
             cursor.execute(sql.INSERT_RUN, parameters)
             self.pk = cursor.lastrowid
         self.worker_ids, self.metadata = [producer_name()], dict(one.metadata)
+        self._written = written
         self.started_at = self.attempted_at = now
 
     def find(self) -> bool:
@@ -163,12 +168,12 @@ class Record:
             self.attempts_before,
             workers,
             errors,
-            metadata,
+            self._written,
             started,
             cancelled,
         ) = rows[0]
         self.worker_ids, self.errors = json.loads(workers), json.loads(errors)
-        self.metadata = json.loads(metadata)
+        self.metadata = json.loads(self._written)
         self.started_at = instant(started) if started else None
         self.cancelled = cancelled is not None
         return True
@@ -273,8 +278,27 @@ class Record:
 
     def save_metadata(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = dict(metadata)
-        values = [as_json(self.metadata), self.pk, self.token]
+        self.check_metadata()
+        written = as_json(self.metadata)
+        values = [written, self.pk, self.token]
         retrying(execute, self.using, self.using, sql.SAVE_METADATA, values)
+        self._written = written
+
+    def check_metadata(self) -> None:
+        """Raise an error that says why not each server stores the metadata, if that is so."""
+        check_storable(self.metadata, "The metadata is")
+        _strict.encode(self.metadata).encode()
+
+    def restore_metadata(self) -> None:
+        """Go back to the metadata last written, unless that of the task can be stored.
+
+        The end of a failed attempt is written with it: if that raised, the group would give the
+        task out again, whatever its attempts, and its own error would be nowhere.
+        """
+        try:
+            self.check_metadata()
+        except Exception:  # noqa: BLE001 - an object of the task may raise anything
+            self.metadata = json.loads(self._written)
 
     def is_cancelled(self) -> bool:
         """Ask whether somebody has cancelled the task since it began."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import transaction
 
@@ -207,29 +207,46 @@ class _Attempt:
         atomic = self._option("atomic")
         with transaction.atomic(using=record.using) if atomic else nullcontext():
             arguments = result.args, result.kwargs
-            if task.takes_context:
-                context = EmsTaskContext(task_result=result, record=record)
-                returned = task.call(context, *arguments[0], **arguments[1])
-            else:
-                returned = task.call(*arguments[0], **arguments[1])
+            try:
+                if task.takes_context:
+                    context = EmsTaskContext(task_result=result, record=record)
+                    returned = task.call(context, *arguments[0], **arguments[1])
+                else:
+                    returned = task.call(*arguments[0], **arguments[1])
+            except Postpone:
+                record.check_metadata()  # it is written, as that of a task that has succeeded
+                raise
             value = normalize_json(returned)
+            record.check_metadata()
             record.end(TaskResultStatus.SUCCESSFUL, as_json(value))
         return value
 
     def _failed(self, error: BaseException) -> None:
         """Record that the attempt has failed, and raise what the group makes of it."""
         record = self._record
+        record.restore_metadata()
         record.note(error)
         self._show_errors()
         if isinstance(error, TaskCancelled):  # it was wanted: nobody has to look after it
             self._end_failed()
             return
-        delay = None if isinstance(error, Reject) or self._is_spent() else self._delay(error)
-        if delay is None:
+        if isinstance(error, Reject) or self._is_spent():
+            self._fail(error, noted=True)
+        try:
+            again = self._again(error)
+        except Exception as wrong:  # noqa: BLE001 - backoff may be a function of the project
+            self._fail(wrong)
+        if again is None:
             self._fail(error, noted=True)
         record.end(TaskResultStatus.READY)
-        again = None if isinstance(delay, str) else delay
-        raise Retry(describe(error), delay=again) from error
+        raise again from error
+
+    def _again(self, error: BaseException) -> Retry | None:
+        """Return what the group is told of a further attempt; None if there is none."""
+        delay = self._delay(error)
+        if delay is None:
+            return None
+        return Retry(describe(error), delay=None if isinstance(delay, str) else delay)
 
     def _delay(self, error: BaseException) -> timedelta | str | None:
         if isinstance(error, Retry) and error.delay is not None:
@@ -242,7 +259,7 @@ class _Attempt:
         *,
         noted: bool = False,
         before: TaskResultStatus = TaskResultStatus.RUNNING,
-    ) -> None:
+    ) -> NoReturn:
         if not noted:
             self._record.note(error)
             self._show_errors()
@@ -291,8 +308,13 @@ class _Attempt:
         record = self._record
         if self._result is None:
             return
-        finished = shown(record.finished_at)
-        renew(self._result, status=TaskResultStatus(record.status), finished_at=finished, **values)
+        renew(
+            self._result,
+            status=TaskResultStatus(record.status),
+            finished_at=shown(record.finished_at),
+            metadata=record.metadata,
+            **values,
+        )
         task_finished.send_robust(type(self._backend), task_result=self._result)
 
 
