@@ -20,9 +20,9 @@ from streams.database.binary_log import bodies_left_out
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
 from streams.errors import InvalidValue
+from streams.log.unfinished import is_unfinished
 from streams.logs import event
 from streams.models import (
-    Cursor,
     DeadMessage,
     Delivery,
     LetterEdit,
@@ -164,7 +164,7 @@ def _of_topic(
         for rows in _messages(subject, partition, using):
             mine = [row for row in rows if subject.owns(row)]
             others = _erase_messages(topic, partition, mine, rows, using) if erases else 0
-            open_ = [row for row in mine if _is_unfinished(row, using)]
+            open_ = [row for row in mine if is_unfinished(row, using)]
             found = replace(
                 found,
                 messages=found.messages + len(mine),
@@ -277,19 +277,6 @@ def _letters(subject: DataSubject, topic: Topic, using: str) -> tuple[list[int],
     edits = LetterEdit.objects.using(using).filter(letter__in=edited)
     theirs = [one.pk for one in edits.iterator(STEP) if subject.owns(one)]
     return sorted(mine), theirs
-
-
-def _is_unfinished(row: Message, using: str) -> bool:
-    if row.offset is None:
-        return True
-    place = {"partition": row.partition_id}
-    at = row.offset
-    behind = Cursor.objects.using(using).filter(**place, next_offset__lte=at, replay=0)
-    open_ = Delivery.objects.using(using).filter(
-        **place, state=State.START, progress__lte=at, last_offset__gte=at
-    )
-    again = RetryMessage.objects.using(using).filter(**place, offset=at)
-    return behind.exists() or open_.exists() or again.exists()
 
 
 def _said(subject: DataSubject) -> str:

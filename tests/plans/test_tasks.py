@@ -13,11 +13,14 @@ pytest.importorskip("streams.contrib.tasks.compat")
 
 from streams.contrib.tasks import sql
 from streams.contrib.tasks.batches import _counted
+from streams.contrib.tasks.messages import _waits
 from streams.contrib.tasks.models import TaskRun, TaskSlot
+from streams.contrib.tasks.names import GROUP
 from streams.contrib.tasks.prune import old_rows
 from streams.contrib.tasks.running import usual_of
 from streams.database.sql.dialect import execute, fetch
-from streams.models import UtcNow
+from streams.models import ConsumerGroup, Message, UtcNow
+from tests.plans.seed import DELIVERIES, Seed
 from tests.plans.statements import explained
 
 pytestmark = [pytest.mark.mysql, pytest.mark.django_db]
@@ -74,6 +77,20 @@ def test_a_run_is_found_by_its_result_and_written_by_its_key(tasks: None) -> Non
     with explained() as statements:
         execute("default", sql.SAVE_METADATA, ["{}", row.pk, row.token])
     assert {key for _access, key in used(statements)} == {"PRIMARY"}
+
+
+def test_a_task_waits_as_short_ranges_of_its_group_say(seeded: Seed) -> None:
+    ConsumerGroup.objects.filter(pk=seeded.group.pk).update(name=GROUP)
+    log = Message.objects.filter(partition=seeded.partition).select_related("partition")
+    handled = log.get(offset=DELIVERIES - 1)
+    with explained() as statements:
+        assert not _waits(handled, "default")
+    statements.assert_sound()
+    own, cursors, deliveries, retries = statements
+    assert "ems_cursor.ems_cursor_place" in own.indexes
+    assert cursors.indexes == ["ems_cursor.ems_cursor_place"]
+    assert deliveries.indexes[0].startswith("ems_topic_group_log.ems_log_")
+    assert retries.indexes == [], "a look by a unique key, that finds nothing, reads no table"
 
 
 def test_a_slot_is_taken_from_those_of_its_key(tasks: None) -> None:

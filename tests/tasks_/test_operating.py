@@ -14,9 +14,11 @@ from django.contrib.admin.models import LogEntry
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
 from django.urls import reverse
 
 from streams import consumer, signals
+from streams.consume.outcome.dead_letter import redrive
 from streams.contrib.tasks.acts import (
     EditTask,
     PauseSchedule,
@@ -24,15 +26,29 @@ from streams.contrib.tasks.acts import (
     RunSchedule,
     RunTaskAgain,
 )
+from streams.contrib.tasks.batches import end_batches
 from streams.contrib.tasks.checks import check_groups, check_names, of_backend
-from streams.contrib.tasks.compat import task_backends
+from streams.contrib.tasks.compat import TaskResultDoesNotExist, task_backends
+from streams.contrib.tasks.messages import of_message
 from streams.contrib.tasks.models import TaskRun, TaskSchedule
 from streams.errors import InvalidValue, PreviewStale
-from streams.models import DeadMessage, UtcNow
+from streams.log.sequencer import sequence
+from streams.models import (
+    ConsumerGroup,
+    Cursor,
+    DeadMessage,
+    Delivery,
+    Message,
+    State,
+    UtcNow,
+)
 from streams.operate.acts.act import Consent
+from streams.operate.replay import spans, start
+from streams.operate.target import Target
 from streams.testing import advance, drain
 from tests.admin.conftest import As, as_role  # noqa: F401 - a fixture
 from tests.contract.faces import Page, Refused
+from tests.faults import Once
 from tests.hostapp.models import Handled
 
 pytestmark = pytest.mark.django_db
@@ -159,6 +175,122 @@ def test_the_command_deletes_old_rows(work: Any) -> None:
     assert not TaskRun.objects.filter(pk=row.pk).exists()
     with pytest.raises(CommandError):
         run("prune", "--older-than", "2d")  # nobody to ask
+
+
+def pruned(result: Any) -> Any:
+    """Let the task run, and delete its row before its message."""
+    drain()
+    TaskRun.objects.update(finished_at=UtcNow(-timedelta(days=3)))
+    assert shown("prune", "--older-than", "2d", "--yes")["deleted"] == 1
+    assert Message.objects.exists()
+    return result
+
+
+def group() -> ConsumerGroup:
+    return ConsumerGroup.objects.get(topic__name="tasks.default")
+
+
+def test_a_task_whose_row_is_deleted_has_no_result_and_cannot_be_cancelled(work: Any) -> None:
+    result = pruned(work.add.enqueue(1, 1))
+    with pytest.raises(TaskResultDoesNotExist):
+        work.add.get_result(result.id)
+    backend: Any = task_backends["default"]
+    assert backend.cancel(result.id) == "unknown"
+    with pytest.raises(CommandError, match="no task"):
+        run("cancel", result.id)
+    assert not TaskRun.objects.exists()
+
+
+def claim() -> None:
+    Delivery.objects.update(state=State.START, progress=F("first_offset"), settled=0)
+
+
+def replay() -> None:
+    start(group(), spans(group(), Target.parse("0"), Target.parse("1"), "default"), "default")
+
+
+COMES_AGAIN: dict[str, Callable[[], Any]] = {
+    "claimed": claim,
+    "redriven": lambda: redrive(DeadMessage.objects.get()),
+    "replayed": replay,
+    "reset": lambda: Cursor.objects.update(next_offset=0),
+    "forgotten": lambda: Cursor.objects.all().delete(),
+}
+
+
+@pytest.mark.parametrize("act", COMES_AGAIN.values(), ids=COMES_AGAIN)
+def test_a_task_that_comes_again_waits_although_its_row_is_deleted(
+    work: Any, act: Callable[[], Any]
+) -> None:
+    result = pruned(work.fail.enqueue("no"))
+    act()
+    assert work.fail.get_result(result.id).status == "READY"
+    backend: Any = task_backends["default"]
+    assert backend.cancel(result.id) == "cancelled"
+    assert work.fail.get_result(result.id).status == "FAILED"
+
+
+def test_a_task_that_is_settled_in_an_open_claim_does_not_wait(work: Any) -> None:
+    result = pruned(work.add.enqueue(1, 1))
+    Delivery.objects.update(state=State.START, progress=F("first_offset"), settled=1)
+    with pytest.raises(TaskResultDoesNotExist):
+        work.add.get_result(result.id)
+
+
+def test_a_task_that_a_replay_leaves_out_does_not_wait(work: Any) -> None:
+    result = work.add.enqueue(1, 1)
+    drain()
+    other = work.add.enqueue(2, 2)
+    drain()
+    TaskRun.objects.all().delete()
+    replay()
+    assert work.add.get_result(result.id).status == "READY"
+    with pytest.raises(TaskResultDoesNotExist):
+        work.add.get_result(other.id)
+
+
+def test_a_task_behind_others_waits(work: Any) -> None:
+    pruned(work.add.enqueue(1, 1))
+    result = work.add.enqueue(2, 2)
+    sequence("default")
+    assert work.add.get_result(result.id).status == "READY"
+
+
+def test_a_task_that_ends_during_the_look_is_found(work: Any) -> None:
+    result = work.add.enqueue(1, 1)
+
+    def run_first(look: Callable[[], Any]) -> Any:
+        drain()
+        return look()
+
+    with connection.execute_wrapper(Once("ems_msg", run_first)):
+        assert work.add.get_result(result.id).status == "SUCCESSFUL"
+
+
+def test_a_task_that_ends_before_it_is_cancelled_has_finished(work: Any) -> None:
+    result = work.add.enqueue(1, 1)
+
+    def run_first(look: Callable[[], Any]) -> Any:
+        drain()
+        return look()
+
+    backend: Any = task_backends["default"]
+    with connection.execute_wrapper(Once("ems_msg", run_first)):
+        assert backend.cancel(result.id) == "finished"
+
+
+def test_a_task_that_a_batch_waits_for_is_cancelled_where_it_was_skipped(work: Any) -> None:
+    """Its row cannot have been deleted, so it has not run; and without one no batch ends."""
+    backend: Any = task_backends["default"]
+    drain()
+    backend.enqueue_batch([(work.add, [1, 1], {})])
+    sequence("default")
+    skipped = Message.objects.get()
+    Cursor.objects.update(next_offset=1)
+    envelope = of_message(skipped.pk, "default")
+    assert envelope is not None
+    assert backend.cancel(envelope.result_id) == "cancelled"
+    assert end_batches("default") == 1
 
 
 def test_the_command_does_not_delete_a_task_that_runs_again(work: Any) -> None:

@@ -25,7 +25,7 @@ from streams.contrib.tasks.compat import (
 )
 from streams.contrib.tasks.envelope import as_instant, headers_of, result_id
 from streams.contrib.tasks.lanes import lane
-from streams.contrib.tasks.messages import found_by_message, of_message
+from streams.contrib.tasks.messages import found_by_message, waiting_task
 from streams.contrib.tasks.names import MAX_BACKEND, MAX_PATH, MAX_QUEUE, tag_of, topic_of
 from streams.contrib.tasks.result import EmsTaskResult, of_run, renew, waiting
 from streams.contrib.tasks.settings import TaskSettings
@@ -214,7 +214,10 @@ class EmsBackend(BaseTaskBackend):
         return batch_of(batch_id, using)
 
     def get_result(self, result_id: str) -> EmsTaskResult:
-        """Return the result by its id; raises TaskResultDoesNotExist."""
+        """Return the result by its id; raises TaskResultDoesNotExist.
+
+        Also for a task whose row was deleted after its end, or whose message was skipped.
+        """
         for using in self._aliases():
             if found := self._on(using, str(result_id)):
                 return found
@@ -239,10 +242,10 @@ class EmsBackend(BaseTaskBackend):
     def _on(self, using: str, wanted: str) -> EmsTaskResult | None:
         from streams.contrib.tasks.models import TaskRun
 
-        if row := TaskRun.objects.using(using).filter(result_id=wanted).first():
+        rows = TaskRun.objects.using(using).filter(result_id=wanted)
+        if row := rows.first():
             return of_run(row)
-        number = wanted.partition(".")[0]
-        if not number.isdecimal() or len(number) > 18:
-            return None
-        envelope = of_message(int(number), using)
-        return waiting(envelope) if envelope and envelope.result_id == wanted else None
+        if envelope := waiting_task(wanted, using):
+            return waiting(envelope)
+        row = rows.first()  # it may have run since the first look
+        return of_run(row) if row else None

@@ -12,7 +12,7 @@ from django.utils import timezone
 from streams import cancel
 from streams.contrib.tasks.compat import TaskResultStatus
 from streams.contrib.tasks.envelope import Envelope
-from streams.contrib.tasks.messages import of_message
+from streams.contrib.tasks.messages import waiting_task
 from streams.contrib.tasks.models import TaskRun
 from streams.contrib.tasks.names import topic_of
 from streams.contrib.tasks.unique import free
@@ -35,14 +35,9 @@ def _cancel(result_id: str, marks: list[datetime], using: str) -> Cancelled:
     with own_transaction(using):
         if (said := _cancel_begun(result_id, marks, using)) is not None:
             return said
-        number = result_id.partition(".")[0]
-        envelope = None
-        if number.isdecimal() and len(number) <= 18:
-            envelope = of_message(int(number), using)
-        if envelope is None or envelope.result_id != result_id:
-            return "unknown"
+        envelope = waiting_task(result_id, using)
         # Whoever handles the message finds the row, and passes over it.
-        if not _insert(envelope, _ended(marks), using):
+        if envelope is None or not _insert(envelope, _ended(marks), using):
             return _cancel_begun(result_id, marks, using) or "unknown"  # it has just begun
         cancel(envelope.message_id, topic=topic_of(envelope.queue), using=using)
         if envelope.unique:
