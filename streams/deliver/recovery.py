@@ -83,14 +83,14 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
         found.closed = close(delivery, ended, failures, in_force, noted.left_out)
         if delivery.progress > delivery.last_offset:
             return found
-    if not running:
+    if noted is None or not running:
         found.released = len(range(delivery.progress, end))
         release(delivery)
         return found
-    called = frozenset(running).difference(_not_called(noted))
-    if len(called) < len(running) and not delivery.group.ordered and noted:
-        # Between the messages of a call are some that it did not get, such as those that the rate
-        # of their key holds back: no attempt of them is spent.
+    called = noted.called.intersection(running)
+    if len(called) < len(running) and not delivery.group.ordered:
+        # Each message becomes a part with a row of its own. Whoever finds these rows takes from the
+        # same slot which of them the call got, see deaths._claims.
         _recover_parts(found, replace(noted, begun=called), in_force.max_retries)
         return found
     if running.stop < end and not delivery.group.strict:
@@ -102,10 +102,6 @@ def recover(delivery_id: int, token: str, noted: Noted | None, using: str) -> Re
     if found.died is None:  # its rows are locked
         raise LeaseLost
     return found
-
-
-def _not_called(noted: Noted | None) -> set[int]:
-    return noted.left_out.unread | noted.left_out.passed if noted else set()
 
 
 def _recover_lanes(found: Recovered, noted: Noted, in_force: Limits) -> None:

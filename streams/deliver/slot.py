@@ -111,6 +111,15 @@ class Noted:
     begun: frozenset[int] | None = None
     done: frozenset[int] = frozenset()
 
+    @property
+    def called(self) -> frozenset[int]:
+        """The messages that the call of ``running`` got.
+
+        Between them are some that it did not get, such as those that the rate of their key holds
+        back: no attempt of them is spent.
+        """
+        return frozenset(self.running).difference(self.left_out.unread, self.left_out.passed)
+
 
 class UnreadSlot:
     """The notes of a thread that nobody would read: they are not written."""

@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from django.db import OperationalError
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from streams.consume.outcome import notices
 from streams.database.retrying import held_by_others, retrying
-from streams.database.transactions import short_lock_waits
+from streams.database.transactions import own_transaction, short_lock_waits
 from streams.deliver.recovery import Recovered, recover
 from streams.deliver.slot import Noted
 from streams.errors import LeaseLost
 from streams.logs import event
-from streams.models import Consumer, Delivery
+from streams.models import Consumer, Cursor, Delivery
 from streams.process.shared.progress_file import (
     SUFFIX,
     Left,
@@ -117,9 +117,9 @@ class Deaths:
                     for pk, token in self._not_named(left, named)
                 ),
             ]
-        # A claim whose commit was in flight at the death may have come meanwhile.
-        if not all(ended) or self._not_named(left, named):
-            return False
+            # A claim whose commit was in flight at the death may have come meanwhile.
+            if not (all(ended) and self._none_in_flight(left)) or self._not_named(left, named):
+                return False
         mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
         retrying(mine.delete, self._using)
         logger.warning(
@@ -142,6 +142,39 @@ class Deaths:
         fresh = held.filter(progress=F("first_offset"), started_at=None).exclude(pk__in=named)
         return retrying(list, self._using, fresh.values_list("pk", "token"))
 
+    def _none_in_flight(self, left: Left) -> bool:
+        """Wait until each claim is committed or rolled back; return False if that takes too long.
+
+        A claim of new messages holds its cursor until then, and no read sees it before. A retry
+        does not, but has spent no attempt before its start.
+        """
+        if not left.whole:
+            return True
+        cursors = Cursor.objects.using(self._using)
+        mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
+        groups = retrying(list, self._using, mine.values_list("group", flat=True))
+        of_groups = cursors.filter(group__in=groups)
+        every = retrying(list, self._using, of_groups.values_list("pk", flat=True))
+        try:
+            free = self._lock(of_groups.select_for_update(skip_locked=True))
+            # One at a time: nobody who claims from another one waits for this wait.
+            for pk in set(every).difference(free):
+                self._lock(cursors.filter(pk=pk).select_for_update())
+        except OperationalError as error:
+            if not held_by_others(error, self._using):
+                raise
+            return False
+        return True
+
+    def _lock(self, cursors: QuerySet[Cursor]) -> list[int]:
+        """Lock the cursors for a moment; return the ids of those that were locked."""
+
+        def lock() -> list[int]:
+            with own_transaction(self._using):
+                return list(cursors.values_list("pk", flat=True))
+
+        return retrying(lock, self._using, patience=LOCK_WAIT_SECONDS)
+
     def _recover(
         self, delivery_id: int, token: str, noted: Noted | None, found: list[Recovered]
     ) -> bool:
@@ -160,13 +193,16 @@ class Deaths:
 
 
 def _claims(left: Left) -> dict[str, Noted]:
-    """Return by its token what is known of each claim that may have been split into parts."""
+    """Return by its token what is known of each claim that may have been split into parts.
+
+    An earlier look may have split a claim around what its call did not get.
+    """
     found: dict[str, Noted] = {}
     for one in left.slots:
-        if one.begun is not None:
+        if one.begun is not None or one.running:
             known = found.get(one.token, one)
-            begun, done = one.begun | (known.begun or frozenset()), one.done | known.done
-            found[one.token] = replace(one, begun=begun, done=done)
+            begun = (one.called if one.begun is None else one.begun) | (known.begun or frozenset())
+            found[one.token] = replace(one, begun=begun, done=one.done | known.done)
     return found
 
 

@@ -6,9 +6,10 @@ import logging
 import time
 from contextlib import nullcontext
 from datetime import timedelta
+from typing import Any
 
 from django.db import OperationalError
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Greatest
 
 from streams.conf import LEASE_SECONDS
@@ -18,6 +19,7 @@ from streams.consume.outcome.expire import expire
 from streams.consume.outcome.flood import flood
 from streams.consume.outcome.settle import Settlement
 from streams.database.retrying import held_by_others, retrying
+from streams.database.sql.dialect import LIST
 from streams.database.transactions import own_transaction, short_lock_waits
 from streams.log.foreign import own_rows
 from streams.log.held_keys import repair_stuck
@@ -128,14 +130,28 @@ def _grace(using: str, *, was_outage: bool) -> None:
     The database was unavailable, not the clients. So they get one lease of time to renew before
     anything expires.
     """
-    Consumer.objects.using(using).update(lease_until=Greatest(F("lease_until"), UtcNow(LEASE)))
-    held = Delivery.objects.using(using).held()
-    if held.update(deadline=Greatest(F("deadline"), UtcNow(LEASE))) and was_outage:
+    _extend(Consumer.objects.using(using), "lease_until")
+    if _extend(Delivery.objects.using(using).held(), "deadline") and was_outage:
         logger.warning(
             "First sweep after an outage: all leases are extended by %d s",
             LEASE_SECONDS,
             extra=event("sweep.after_outage", database=using),
         )
+
+
+def _extend(rows: QuerySet[Any], until: str) -> int:
+    """Move ``until`` to a lease from now, where it is sooner; return the number of rows.
+
+    A locked row is skipped. A session that the outage has left half-open may hold it until the
+    server closes that session, and a wait for it would end this sweep and each one after it.
+    """
+    pks = list(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
+    # By the key only: by another index, the UPDATE would wait for the rows that were skipped.
+    every = rows.model._base_manager.using(rows.db)
+    for at in range(0, len(pks), LIST):
+        some = every.filter(pk__in=pks[at : at + LIST])
+        some.update(**{until: Greatest(F(until), UtcNow(LEASE))})
+    return len(pks)
 
 
 def _forget_dead_clients(using: str) -> None:

@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from streams import Outgoing, ReceivedMessage, consumer, send_many
 from streams.chaos.forks import in_fork
 from streams.consume.outcome.any_order import Ends, bits, settle_any_order, split
+from streams.consume.outcome.expire import expire
 from streams.consume.outcome.failure import BodyUnread, Failure, ProcessDied
+from streams.consume.outcome.settle import Settlement
+from streams.deliver import recovery
+from streams.deliver.claim import Claimer
 from streams.deliver.pace import Pace
 from streams.deliver.recovery import OutcomeLost
 from streams.deliver.slot import COPY_SIZE, Copies, ProgressSlot, newest
@@ -551,6 +555,58 @@ def test_a_reader_may_be_killed_between_the_parts_of_a_claim() -> None:
     assert audit("default") == []
 
 
+# Of a batch of three the process dies in a call that did not get the third message.
+IN_THE_CALL = [0, 1, 3]
+
+
+def killed_in_a_call_with_a_gap() -> None:
+    for one in "dgoggggggg":
+        send(one, tag="others" if one == "o" else "mine")
+    killed(_consume_in_one_claim)
+
+
+def ended_with_a_gap(begin: int) -> bool:
+    """Tell whether each message that the call got has spent an attempt, and no other."""
+    return (
+        retries() == {begin + at: (2, DIED) for at in IN_THE_CALL}
+        and given_back() == [(begin + 2, begin + 2), (begin + 4, begin + 9)]
+        and not Delivery.objects.held().exists()
+    )
+
+
+def test_a_reader_that_stops_within_a_call_with_a_gap_leaves_all_of_it_as_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each message of the call has a row of its own by then, and the slot names one of them."""
+    consumer("orders", group="work", tags=["mine"], batch=3)(handle_batch)
+    killed_in_a_call_with_a_gap()
+    ended: list[int] = []
+
+    def lock_the_second(delivery: Delivery, *arguments: Any, **keys: Any) -> Settlement | None:
+        ended.append(delivery.first_offset)
+        return None if len(ended) == 2 else expire(delivery, *arguments, **keys)
+
+    monkeypatch.setattr(recovery, "expire", lock_the_second)
+    assert Deaths("default").recover() == 0
+    recover()
+    assert ended_with_a_gap(0)
+
+
+@pytest.mark.exhaustive
+def test_a_reader_may_be_killed_between_the_messages_of_a_call_with_a_gap() -> None:
+    consumer("orders", group="work", tags=["mine"], batch=3)(handle_batch)
+    for point in range(1, 100):
+        killed_in_a_call_with_a_gap()
+        came_to_its_end = reader_killed_before(point)
+        assert ended_with_a_gap((point - 1) * MANY)
+        consume_the_rest("work")
+        assert times() == {at: 1 for at in range(point * MANY) if at % MANY != 2}
+        if came_to_its_end:
+            break
+    assert point > 10  # it did die at many places
+    assert audit("default") == []
+
+
 def test_two_readers_at_once_do_it_once(in_thread: Threads) -> None:
     consumer("orders", group="work")(handle)
     send("gfggdggggg")
@@ -595,6 +651,34 @@ def test_a_claim_that_stays_locked_is_left_to_the_next_look(
     other.execute("ROLLBACK")
     recover()
     assert retries() == {3: (2, DIED)}
+
+
+@pytest.mark.mysql
+def test_a_claim_whose_commit_arrives_after_the_death_is_given_back(
+    second_connection: Callable[..., Session],
+) -> None:
+    """Until then no look sees it. It holds its cursor, and so the file stays."""
+    consumer("orders", group="work")(handle)
+    send("g" * MANY)
+    killed(_register_and_die)
+    late = second_connection()
+    with late.active():
+        transaction.set_autocommit(False)
+        client = Consumer.objects.get()
+        claimer = Claimer(client.group, client.client_id, "worker", "default")
+        assert claimer.claim(MANY, timedelta(minutes=1))
+    assert Deaths("default").recover() == 0
+    with late.active():
+        transaction.commit()
+    recover()
+    assert not Consumer.objects.exists()
+    assert retries() == {}
+    assert given_back() == [(0, 9)]
+
+
+def _register_and_die() -> None:
+    Process("work", file=ProgressFile("default", 1))
+    die()
 
 
 class TestAFileThatIsNotUsed:

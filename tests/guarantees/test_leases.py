@@ -19,6 +19,7 @@ from streams import Outgoing, Retry, consumer, send, send_many
 from streams.conf import LEASE_SECONDS
 from streams.consume.outcome.expire import expire
 from streams.consume.outcome.settle import settle
+from streams.database.transactions import short_lock_waits
 from streams.models import (
     Consumer,
     Cursor,
@@ -335,6 +336,30 @@ def test_the_grace_after_an_outage_is_given_also_when_a_reply_is_lost():
         sweep_if_due("default")
     Step.objects.update(last_run_at=F("last_run_at") - timedelta(seconds=6))
     assert sweep_if_due("default") == 0
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("model", [Delivery, Consumer])
+def test_the_grace_after_an_outage_does_not_wait_for_a_locked_row(second_connection, model):
+    """As a session holds one that the outage has left half-open."""
+    process, first = abandoned()
+    send("orders", 1)
+    process.poller.step()
+    second = process.claim(1, timedelta(seconds=60))
+    other_client = Process("mail").client
+    sweep_if_due("default")
+    advance(LONG_AFTER)
+    Step.objects.filter(name=SWEEP).update(last_run_at=F("last_run_at") - LONG_AFTER)
+    half_open = second_connection()
+    half_open.execute("BEGIN")
+    table, pk = model._meta.db_table, model.objects.order_by("pk").values_list("pk", flat=True)[0]
+    half_open.execute(f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", [pk])
+    with short_lock_waits("default", 1):
+        sweep_if_due("default")
+        assert Step.objects.filter(name=SWEEP, last_run_at__gt=UtcNow(-LEASE)).exists()
+        in_time = Delivery.objects.filter(deadline__gt=UtcNow()).values_list("pk", flat=True)
+        assert set(in_time) == {first.pk, second.pk} - {pk if model is Delivery else None}
+        assert other_client.renew()
 
 
 def test_dead_clients_are_forgotten_and_live_ones_are_not():

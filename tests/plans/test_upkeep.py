@@ -78,8 +78,10 @@ def test_after_an_outage_the_sweep_extends_open_deliveries_only(seeded: Seed) ->
     Step.objects.update(last_run_at=UtcNow(-timedelta(days=1)))
     with explained() as statements:
         assert sweep_if_due("default") == 0
+    locking = statements.only("ems_topic_group_log", "SKIP LOCKED")
+    assert locking.indexes == ["ems_topic_group_log.ems_log_open"]
     (extension,) = statements.on("ems_topic_group_log", "UPDATE")
-    assert extension.indexes == ["ems_topic_group_log.ems_log_open"]
+    assert extension.indexes == ["ems_topic_group_log.PRIMARY"]
     assert not Delivery.objects.open().filter(deadline__lt=UtcNow()).exists()
 
 

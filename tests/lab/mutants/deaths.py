@@ -90,7 +90,7 @@ DEATHS = [
     Mutant(
         "the-file-deleted-while-a-claim-is-left",
         LOOK,
-        "if not all(ended) or self._not_named(left, named):",
+        "if not (all(ended) and self._none_in_flight(left)) or self._not_named(left, named):",
         "if False:",
         f"{DYING}::test_a_claim_that_stays_locked_is_left_to_the_next_look",
         "mysql",
@@ -112,9 +112,24 @@ DEATHS = [
     Mutant(
         "a-claim-that-was-not-noted-forgotten",
         LOOK,
-        "        if not left.whole:\n",
-        "        if True:\n",
+        "        if not left.whole:\n            return []\n",
+        "        return []\n",
         f"{DYING}::test_a_claim_of_which_no_call_had_begun_goes_back_whole",
+    ),
+    Mutant(
+        "parts-of-a-call-with-a-gap-given-back",
+        LOOK,
+        "if one.begun is not None or one.running:",
+        "if one.begun is not None:",
+        f"{DYING}::test_a_reader_that_stops_within_a_call_with_a_gap_leaves_all_of_it_as_begun",
+    ),
+    Mutant(
+        "a-claim-whose-commit-is-in-flight-forgotten",
+        LOOK,
+        "(all(ended) and self._none_in_flight(left))",
+        "all(ended)",
+        f"{DYING}::test_a_claim_whose_commit_arrives_after_the_death_is_given_back",
+        "mysql",
     ),
     Mutant(
         "not-begun-because-its-slot-is-damaged",

@@ -758,6 +758,14 @@ LEASES = [
         f"{LEASING}::test_after_an_outage_everyone_gets_one_lease_to_come_back",
     ),
     Mutant(
+        "grace-waits-for-a-locked-row",
+        "streams/steps/sweep.py",
+        "rows.select_for_update(skip_locked=True)",
+        "rows.select_for_update()",
+        f"{LEASING}::test_the_grace_after_an_outage_does_not_wait_for_a_locked_row",
+        "mysql",
+    ),
+    Mutant(
         "dead-client-keeps-its-id",
         "streams/process/shared/client.py",
         'client_id = f"',
