@@ -54,6 +54,10 @@ class TopicInUse(StreamsError):
     """The topic cannot be deleted at present."""
 
 
+class TaskRefused(StreamsError):
+    """The task was not sent: it would be lost."""
+
+
 class MoveRefused(StreamsError):
     """The topic cannot be moved to another database at present."""
 

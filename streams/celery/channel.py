@@ -14,6 +14,13 @@ from streams.celery.engine import Engine, Intake, running
 from streams.celery.envelope import Payload, outgoing
 from streams.celery.naming import GROUP, Naming
 from streams.celery.purging import purge
+from streams.database.elsewhere import elsewhere
+from streams.database.transactions import (
+    in_test_case,
+    in_transaction,
+    supports_other_connections,
+)
+from streams.errors import TaskRefused
 from streams.log.lag import lags
 from streams.log.topics import resolve
 from streams.logs import event
@@ -185,6 +192,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         info = message["properties"].setdefault("delivery_info", {})
         info.update(exchange=exchange or "", routing_key=routing_key or "")
         queues = self._queues_of(exchange, routing_key)
+        apart = self._is_apart(message)
         if self._is_for_processes(message, exchange, queues):
             self._say(message)
         elif not queues and exchange:
@@ -194,7 +202,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 extra=event("celery.unroutable", exchange=exchange, key=routing_key),
             )
         for queue in queues:
-            self._put(queue, message)
+            self._put(queue, message, apart=apart)
 
     def _queues_of(self, exchange: str, key: str) -> list[str]:
         """Return the queues of tasks to which the message goes."""
@@ -239,18 +247,43 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         else:
             send(one.topic, one.body, key=one.key, headers=one.headers, using=self.naming.using)
 
-    def _put(self, queue: str, message: Payload, **kwargs: Any) -> None:
+    def _is_apart(self, message: Payload) -> bool:
+        """Tell whether the message must stand also if the open transaction is rolled back.
+
+        Celery sends what continues a task, by retry() or replace(), and then raises an error to end
+        the task, which rolls its transaction back; the task is acknowledged all the same. Raises
+        TaskRefused where there is no second connection.
+        """
+        using = self.naming.using
+        if not _continues(message) or not in_transaction(using) or in_test_case(using):
+            return False
+        if not supports_other_connections(using):
+            raise TaskRefused(
+                "The task was not sent: its transaction would be rolled back by retry() or"
+                " replace(), and this database has no other connection that could write."
+                " Call them after the transaction."
+            )
+        return True
+
+    def _put(self, queue: str, message: Payload, *, apart: bool = False, **kwargs: Any) -> None:
         priority = message["properties"].get("priority")
         one = outgoing(self.naming.topic(queue, priority), message)
-        send(
-            one.topic,
-            one.body,
-            key=one.key,
-            tag=one.tag,
-            headers=one.headers,
-            deliver_at=one.deliver_at,
-            using=self.connection.send_using,
-        )
+
+        def put() -> None:
+            send(
+                one.topic,
+                one.body,
+                key=one.key,
+                tag=one.tag,
+                headers=one.headers,
+                deliver_at=one.deliver_at,
+                using=self.connection.send_using,
+            )
+
+        if apart:
+            elsewhere(self.naming.using, put)
+        else:
+            put()
 
     # -- consuming --
 
@@ -357,3 +390,21 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             box.messages.clear()
             return number
         return purge(self.naming.topics(queue), self.naming.using)
+
+
+def _continues(message: Payload) -> bool:
+    """Tell whether the message continues the task that runs in this thread.
+
+    A retry and what replaces a task have its id. Of a chain that replaces it only the last task
+    has, but Celery counts in each how often a task was replaced.
+    """
+    from celery import current_task
+
+    headers = message.get("headers") or {}
+    if "task" not in headers or not current_task:
+        return False
+    request = current_task.request
+    if not request.id:  # it is called as a function
+        return False
+    replaced = (headers.get("replaced_task_nesting") or 0) > (request.replaced_task_nesting or 0)
+    return replaced or headers.get("id") == request.id

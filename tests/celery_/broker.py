@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import Celery, Task, current_app
 from celery.exceptions import Reject, SoftTimeLimitExceeded
+from django.db import transaction
 
 from tests.hostapp.models import Handled
 
@@ -75,6 +76,22 @@ def retried(self: Task, name: str) -> int:
     if self.request.retries < 2:
         raise self.retry(countdown=0.1)
     return int(self.request.retries)
+
+
+@broker.task(bind=True, max_retries=3)
+@transaction.atomic
+def retried_in_transaction(self: Task, name: str, beside: Any = None) -> None:
+    note(name)
+    if beside is not None:
+        beside.delay()
+    raise self.retry(countdown=0)
+
+
+@broker.task(bind=True)
+@transaction.atomic
+def replaced_in_transaction(self: Task, name: str, replacement: Any) -> None:
+    note(name)
+    raise self.replace(replacement)
 
 
 @broker.task(autoretry_for=(ZeroDivisionError,), retry_backoff=False, default_retry_delay=0)
