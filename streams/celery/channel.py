@@ -20,7 +20,7 @@ from streams.database.transactions import (
     in_transaction,
     supports_other_connections,
 )
-from streams.errors import TaskRefused
+from streams.errors import TaskRefused, UnknownTopic
 from streams.log.lag import lags
 from streams.log.topics import resolve
 from streams.logs import event
@@ -99,6 +99,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         super().__init__(connection, **kwargs)
         self.intake = Intake()
         self.no_ack: set[str] = set()
+        self._brief: set[str] = set()  # queues of tasks that were declared as not durable
         self._counts = True
 
     @property
@@ -123,15 +124,20 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         return super().queue_declare(queue, passive, **kwargs)
 
     def _new_queue(self, queue: str, **options: Any) -> None:
-        durable = options.get("durable", True)
-        if options.get("auto_delete") or options.get("exclusive") or not durable:
-            if not self._is_box(queue):
-                self.engine.control.declare(queue)
-                # What comes from now on is for it, also before somebody consumes.
-                self.engine.ask(self.engine.control.tail.begin_at_end)
+        # Those of Celery and kombu for commands, replies, events and results have one of these.
+        if options.get("auto_delete") or options.get("exclusive"):
+            self._new_box(queue)
         else:
             for topic in self.naming.topics(queue):
                 resolve(topic, self.naming.using, create=True)
+            # Tasks may be sent to it: they must not get lost, though its messages may.
+            (self._brief.discard if options.get("durable", True) else self._brief.add)(queue)
+
+    def _new_box(self, queue: str) -> None:
+        if not self._is_box(queue):
+            self.engine.control.declare(queue)
+            # What comes from now on is for it, also before somebody consumes.
+            self.engine.ask(self.engine.control.tail.begin_at_end)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         topics = Topic.objects.using(self.naming.using)
@@ -166,6 +172,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         )
         super().queue_bind(queue, exchange, key, arguments, **kwargs)
         kind = self.typeof(exchange).type
+        if kind == "fanout" and queue in self._brief:
+            self._new_box(queue)  # what is sent there is only for processes
         if self._is_box(queue):
             _key, pattern, _queue = self.typeof(exchange).prepare_bind(queue, exchange, key, None)
             self.engine.control.boxes[queue].bindings.add((exchange, kind, key, pattern))
@@ -191,10 +199,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     ) -> None:
         info = message["properties"].setdefault("delivery_info", {})
         info.update(exchange=exchange or "", routing_key=routing_key or "")
-        queues = self._queues_of(exchange, routing_key)
+        is_task = "task" in (message.get("headers") or {})
+        queues = self._queues_of(exchange, routing_key, is_task=is_task)
         apart = self._is_apart(message)
-        if self._is_for_processes(message, exchange, queues):
+        if self._is_for_processes(message, exchange, queues, is_task=is_task):
             self._say(message)
+        elif not queues and is_task:
+            raise _refused(exchange, routing_key)
         elif not queues and exchange:
             logger.warning(
                 "No queue is bound to exchange %r for %r: the message is dropped",
@@ -204,12 +215,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         for queue in queues:
             self._put(queue, message, apart=apart)
 
-    def _queues_of(self, exchange: str, key: str) -> list[str]:
+    def _queues_of(self, exchange: str, key: str, *, is_task: bool) -> list[str]:
         """Return the queues of tasks to which the message goes."""
         if not exchange:
             return [] if self._is_box(key) else [key]
         found = self._bound(exchange, key)
-        if not found and self._may_be_bound(exchange):
+        if not found and (is_task or self._may_be_bound(exchange)):
             for one in self.bindings.look():  # others have bound it
                 if one.exchange == exchange:
                     if exchange not in self.state.exchanges:
@@ -228,15 +239,24 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         bound = self.typeof(exchange).lookup(table, exchange, key, None) if table else set()
         return sorted(queue for queue in bound if not self._is_box(queue))
 
-    def _is_for_processes(self, message: Payload, exchange: str, queues: list[str]) -> bool:
+    def _is_for_processes(
+        self, message: Payload, exchange: str, queues: list[str], *, is_task: bool
+    ) -> bool:
         if exchange and self.typeof(exchange).type == "fanout":
             return True
-        if "task" in (message.get("headers") or {}):
+        if is_task:
             return False
-        transient = message["properties"].get("delivery_mode") == TRANSIENT
-        if transient and not exchange and queues and not self._has_queue(queues[0]):
+        if not exchange and queues and not self._is_topic(queues[0]):
             queues.clear()  # the queue of a process, which only that one has declared
+        transient = message["properties"].get("delivery_mode") == TRANSIENT
         return not queues and (transient or not exchange)
+
+    def _is_topic(self, queue: str) -> bool:
+        try:
+            resolve(self.naming.topic(queue), self.naming.using, create=False)
+        except UnknownTopic:
+            return False
+        return True
 
     def _say(self, message: Payload) -> None:
         """Send what is for processes; from a worker without a wait, except in a transaction."""
@@ -408,3 +428,19 @@ def _continues(message: Payload) -> bool:
         return False
     replaced = (headers.get("replaced_task_nesting") or 0) > (request.replaced_task_nesting or 0)
     return replaced or headers.get("id") == request.id
+
+
+def _refused(exchange: str, key: str) -> TaskRefused:
+    """Return the error for a task that no worker would get."""
+    if exchange:
+        return TaskRefused(
+            f"The task was not sent: no queue is bound to exchange {exchange!r} for {key!r}, or"
+            " only one with auto_delete or exclusive, which is of one process. For a fanout"
+            " exchange, as a Broadcast has, call apply_async() with"
+            f" declare=[Exchange({exchange!r}, type='fanout')]."
+        )
+    return TaskRefused(
+        f"The task was not sent: queue {key!r} is of one process, since it is declared with"
+        " auto_delete or exclusive. Declare it without them; to have each worker run the task,"
+        " send it by a Broadcast."
+    )

@@ -10,6 +10,8 @@ from celery import Task, chain
 from celery.app.trace import build_tracer
 from celery.exceptions import Reject
 from django.db import transaction
+from kombu import Exchange, Queue
+from kombu.common import Broadcast
 
 from streams.errors import TaskRefused
 from streams.models import Message
@@ -79,3 +81,92 @@ def test_where_a_retry_would_be_rolled_back_it_is_refused(vendor: str, task: str
 def test_a_retry_in_a_test_case_is_a_part_of_its_transaction() -> None:
     run(tasks.retried_in_transaction, "one")
     assert sent() == []
+
+
+TRANSIENT = Queue("brief", Exchange("brief", delivery_mode=1), "brief", durable=False)
+
+
+def waiting(queue: str) -> int:
+    return Message.objects.filter(partition__topic__name=f"celery.{queue}").count()
+
+
+@pytest.mark.parametrize(
+    "to",
+    [{"queue": TRANSIENT}, {"exchange": "brief", "routing_key": "brief"}],
+    ids=["queue", "exchange"],
+)
+def test_a_queue_that_is_not_durable_is_one_of_tasks(to: dict[str, Any]) -> None:
+    with broker.connection() as connection:
+        TRANSIENT(connection.default_channel).declare()
+        record.apply_async(["it"], connection=connection, **to)
+        assert waiting("brief") == 1
+        assert connection.default_channel.basic_get("brief") is not None
+
+
+def test_a_task_reaches_a_queue_by_an_exchange_that_is_not_durable() -> None:
+    exchange = Exchange("brief", durable=False)
+    with broker.connection() as one, broker.connection() as two:
+        Queue("brief", exchange, "brief", durable=False)(one.default_channel).declare()
+        exchange(two.default_channel).declare()
+        record.apply_async(["it"], exchange="brief", routing_key="brief", connection=two)
+    assert waiting("brief") == 1
+
+
+@pytest.mark.parametrize("option", ["auto_delete", "exclusive"])
+def test_a_task_for_a_queue_of_one_process_is_refused(option: str) -> None:
+    with broker.connection() as connection:
+        queue = Queue("mine", **{option: True})
+        with pytest.raises(TaskRefused, match=r"'mine'.*auto_delete"):
+            record.apply_async(["it"], queue=queue, connection=connection)
+
+
+def test_a_task_for_an_exchange_to_which_nothing_is_bound_is_refused() -> None:
+    with broker.connection() as connection:
+        with pytest.raises(TaskRefused, match="no queue is bound to exchange 'nothing'"):
+            record.apply_async(["it"], exchange="nothing", routing_key="x", connection=connection)
+        # What is no task may get lost, as with every broker.
+        connection.Producer().publish({"n": 1}, exchange="nothing", routing_key="x")
+    assert sent() == []
+
+
+def test_a_task_for_a_fanout_exchange_reaches_the_processes_that_run() -> None:
+    got: list[Any] = []
+    queue = Broadcast("all")
+    with (
+        broker.connection() as one,
+        broker.connection() as two,
+        one.Consumer([queue], callbacks=[lambda _body, it: got.append(it)]),
+    ):
+        # Celery declares nothing of a Broadcast where it only sends.
+        with pytest.raises(TaskRefused, match="declare="):
+            record.apply_async(["it"], queue=queue, connection=two)
+        fanout = [Exchange("all", type="fanout")]
+        record.apply_async(["it"], queue=queue, declare=fanout, connection=two)
+        one.drain_events(timeout=30)
+    assert [it.headers["task"] for it in got] == [record.name]
+
+
+def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable() -> None:
+    got: list[Any] = []
+    exchange = Exchange("news", "fanout")
+    with broker.connection() as connection:
+        queue = Queue("news of one", exchange, durable=False)
+        with connection.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]):
+            connection.Producer().publish({"n": 1}, exchange="news")
+            connection.drain_events(timeout=30)
+    assert got == [{"n": 1}]
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_a_reply_reaches_the_queue_of_another_process_whatever_its_delivery_mode(
+    mode: int,
+) -> None:
+    """As of results by rpc:// with result_persistent."""
+    got: list[Any] = []
+    with broker.connection() as one, broker.connection() as two:
+        queue = Queue("replies", durable=True, auto_delete=True)
+        with one.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]):
+            two.Producer().publish({"n": 1}, routing_key="replies", delivery_mode=mode)
+            one.drain_events(timeout=30)
+    assert got == [{"n": 1}]
+    assert not waiting("replies")
