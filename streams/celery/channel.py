@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 from itertools import count
 from typing import Any
 
@@ -219,15 +220,22 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """Return the queues of tasks to which the message goes."""
         if not exchange:
             return [] if self._is_box(key) else [key]
-        found = self._bound(exchange, key)
-        if not found and (is_task or self._may_be_bound(exchange)):
-            for one in self.bindings.look():  # others have bound it
-                if one.exchange == exchange:
-                    if exchange not in self.state.exchanges:
-                        self.exchange_declare(exchange, one.type)
-                    virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
+        if not is_task and not self._may_be_bound(exchange):
+            return self._bound(exchange, key)
+        # Also where one is known here: others may have bound more, and each gets its copy.
+        self._note(exchange, self.bindings.look())
+        if not (found := self._bound(exchange, key)):
+            self._note(exchange, self.bindings.look(again=True))
             found = self._bound(exchange, key)
         return found
+
+    def _note(self, exchange: str, bindings: Set[Binding]) -> None:
+        """Note what others have bound to the exchange."""
+        for one in bindings:
+            if one.exchange == exchange:
+                if exchange not in self.state.exchanges:
+                    self.exchange_declare(exchange, one.type, durable=True)
+                virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
 
     def _may_be_bound(self, exchange: str) -> bool:
         """Tell whether queues of tasks may be bound to the exchange, by any process."""

@@ -10,14 +10,17 @@ import logging
 import re
 import threading
 from collections import deque
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streams.celery.envelope import Payload, is_too_old, payload_of
 from streams.celery.naming import Naming
-from streams.conf import MAX_BATCH
+from streams.conf import FRESH_SECONDS, MAX_BATCH
+from streams.database.elsewhere import elsewhere
+from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
-from streams.database.transactions import in_transaction
+from streams.database.transactions import in_transaction, sees_the_past
 from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
@@ -188,6 +191,11 @@ class Control:
         return found
 
 
+# By alias and topic: the bindings as they were read last. Else each message to an exchange would
+# read them.
+_read: Fresh[tuple[str, str], Set[Binding]] = Fresh()
+
+
 class Bindings:
     """Which queues of tasks are bound to which exchanges, also as other processes have said."""
 
@@ -195,16 +203,29 @@ class Bindings:
         self._naming = naming
         self._known: set[Binding] = set()
 
-    def look(self) -> set[Binding]:
-        """Return all that are committed: there are few, and few ask for them."""
+    def look(self, *, again: bool = False) -> Set[Binding]:
+        """Return all that are committed, read at most FRESH_SECONDS ago; ``again``: just now."""
         using = self._naming.using
-        topic = opened_topic(self._naming.bindings, using, FOR_EVER)
-        rows = Message.objects.using(using).filter(partition=topic.partitions[0][0])
-        for headers in retrying(list, using, rows.values_list("headers", flat=True)):
-            # There may be more headers, such as those of tracing.
-            if headers and headers.keys() >= set(Binding._fields):
-                self._known.add(Binding(*(headers[name] for name in Binding._fields)))
-        return set(self._known)
+        place = using, self._naming.bindings
+        found = None if again else _read.fresh(place)
+        if found is None:
+            found = elsewhere(using, self._all) if sees_the_past(using) else self._all()
+            _read.keep(place, found, FRESH_SECONDS, using)
+        self._known |= found
+        return found
+
+    def _all(self) -> Set[Binding]:
+        using = self._naming.using
+        # It writes nothing, not even a new topic: the caller's transaction may be open.
+        rows = Message.objects.using(using).filter(partition__topic__name=self._naming.bindings)
+        found = retrying(list, using, rows.values_list("headers", flat=True))
+        # There may be more headers, such as those of tracing.
+        fields = set(Binding._fields)
+        return {
+            Binding(*(headers[name] for name in Binding._fields))
+            for headers in found
+            if headers and headers.keys() >= fields
+        }
 
     def add(self, binding: Binding) -> None:
         """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
@@ -212,6 +233,8 @@ class Bindings:
         A worker, which has none open, says the same.
         """
         using = self._naming.using
-        if binding in self._known or in_transaction(using) or binding in self.look():
+        if binding in self._known or in_transaction(using) or binding in self.look(again=True):
             return
+        opened_topic(self._naming.bindings, using, FOR_EVER)
         send(self._naming.bindings, headers=binding._asdict(), using=using)
+        _read.pop((using, self._naming.bindings), None)

@@ -9,10 +9,13 @@ import pytest
 from celery import Task, chain
 from celery.app.trace import build_tracer
 from celery.exceptions import Reject
+from django.db import connection as database
 from django.db import transaction
+from django.test.utils import CaptureQueriesContext
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
+from streams.database import remembered
 from streams.errors import TaskRefused
 from streams.models import Message
 from tests.celery_ import broker as tasks
@@ -170,3 +173,37 @@ def test_a_reply_reaches_the_queue_of_another_process_whatever_its_delivery_mode
             one.drain_events(timeout=30)
     assert got == [{"n": 1}]
     assert not waiting("replies")
+
+
+def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it() -> None:
+    exchange = Exchange("shop", "topic")
+    with broker.connection() as one, broker.connection() as two:
+        Queue("orders", exchange, "order.#")(two.default_channel).declare()
+        for queue in ("mails", "stock"):
+            Queue(queue, exchange, "#.new")(one.default_channel).declare()
+            remembered.forget()  # FRESH_SECONDS later, in another process
+            two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
+    assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [2, 2, 1]
+
+
+def test_what_others_have_bound_is_not_read_again_for_each_message() -> None:
+    exchange = Exchange("shop", "topic")
+    with broker.connection() as connection:
+        Queue("orders", exchange, "order.#")(connection.default_channel).declare()
+        producer = connection.Producer()
+        for to in ({"exchange": "shop", "routing_key": "order.new"}, {"routing_key": "orders"}):
+            producer.publish({"n": 1}, **to)
+            with CaptureQueriesContext(database) as queries:
+                producer.publish({"n": 2}, **to)
+            assert len(queries) == 1, queries.captured_queries
+    assert waiting("orders") == 4
+
+
+def test_what_is_bound_since_the_last_look_is_found_where_nothing_else_is() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        Exchange("shop")(two.default_channel).declare()
+        with pytest.raises(TaskRefused):
+            record.apply_async(["it"], exchange="shop", routing_key="new", connection=two)
+        Queue("orders", Exchange("shop"), "new")(one.default_channel).declare()
+        record.apply_async(["it"], exchange="shop", routing_key="new", connection=two)
+    assert waiting("orders") == 1
