@@ -168,10 +168,19 @@ class Hands:
         return self._end(tag, Retry("requeued", delay=0) if requeue else Reject(reason))
 
     def give_back_one(self, tag: int) -> bool:
-        """Note that a message is not handled here; it has spent no attempt."""
-        return self._end(tag, None)
+        """Note that a message is not handled here; if it had begun, it has spent an attempt.
 
-    def _end(self, tag: int, error: Exception | None) -> bool:
+        A cold shutdown of a worker ends what runs like this.
+        """
+        with self._lock:
+            place = self._places.pop(tag, None)
+            if place is not None:
+                hand, offset = place
+                begun = hand.begun & hand.bit(offset)
+                self._failed.append((hand, offset, _worker_ended() if begun else None))
+        return place is not None
+
+    def _end(self, tag: int, error: Exception) -> bool:
         with self._lock:
             place = self._places.pop(tag, None)
             if place is not None:
@@ -337,11 +346,15 @@ class Hands:
                 begun = [at for at in hand.delivery.offsets if hand.begun & hand.bit(at)]
                 for part in split(hand.delivery, begun) if hand.in_any_order else [hand.delivery]:
                     if part.first_offset in begun:
-                        error = Retry("its worker has ended", delay=0)
                         known = hand.supply.known
-                        failure = Failure(part.first_offset, error)
+                        failure = Failure(part.first_offset, _worker_ended())
                         closed = close(part, part.last_offset + 1, [failure], known)
                         tell(hand.supply.registration, part, closed)
                     else:
                         release(part)
             self._drop(hand)
+
+
+def _worker_ended() -> Retry:
+    """Return what a message has failed with that had begun when its worker ended."""
+    return Retry("its worker has ended", delay=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
@@ -43,6 +44,19 @@ def test_a_task_commits_with_the_rows_it_is_about(pool: Pool) -> None:
     assert not ran("rolled back")
     child.terminate()
     child.succeed()
+
+
+def test_a_cold_shutdown_counts_what_runs_as_an_attempt(pool: Pool) -> None:
+    for name in ("runs", "waits"):
+        record.delay(name, seconds=60)
+    child = pool.worker("-c", "1")
+    wait_for(lambda: ran("runs"), child.text)
+    child.send_signal(signal.SIGQUIT)
+    child.wait()
+    assert not Delivery.objects.held().exists()
+    assert [*RetryMessage.objects.values_list("offset", "attempt")] == [(0, 2)], child.text()
+    assert not ran("waits")
+    assert audit("default") == []
 
 
 def test_a_message_shows_what_people_look_for() -> None:

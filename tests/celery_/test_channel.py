@@ -18,6 +18,7 @@ from kombu.common import Broadcast
 from streams.database import remembered
 from streams.errors import TaskRefused
 from streams.models import Message
+from streams.observe.audit.walk import audit
 from tests.celery_ import broker as tasks
 from tests.celery_.broker import broker, ran, record
 
@@ -207,3 +208,19 @@ def test_what_is_bound_since_the_last_look_is_found_where_nothing_else_is() -> N
         Queue("orders", Exchange("shop"), "new")(one.default_channel).declare()
         record.apply_async(["it"], exchange="shop", routing_key="new", connection=two)
     assert waiting("orders") == 1
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_is_given_back_at_the_end_has_spent_an_attempt_if_it_had_begun(begun: bool) -> None:
+    """As a cold shutdown gives it back, by SIGQUIT."""
+    one = record.delay("it")
+    with broker.connection() as connection:
+        channel = connection.default_channel
+        assert channel.basic_get("celery").headers["id"] == one.id
+        if begun:
+            connection.transport._note_begin(one.id)
+        channel.qos.restore_unacked()
+        again = channel.basic_get("celery")
+        assert again.delivery_info["redelivered"] == begun
+        again.ack()
+    assert audit("default") == []
