@@ -152,12 +152,15 @@ def test_a_task_for_a_fanout_exchange_reaches_the_processes_that_run() -> None:
 
 def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable() -> None:
     got: list[Any] = []
-    exchange = Exchange("news", "fanout")
-    with broker.connection() as connection:
-        queue = Queue("news of one", exchange, durable=False)
-        with connection.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]):
-            connection.Producer().publish({"n": 1}, exchange="news")
-            connection.drain_events(timeout=30)
+    exchange = Exchange("news", "fanout", durable=False)
+    queue = Queue("news of one", exchange, durable=False)
+    with (
+        broker.connection() as one,
+        broker.connection() as two,
+        one.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]),
+    ):
+        two.Producer(exchange=exchange).publish({"n": 1})
+        one.drain_events(timeout=30)
     assert got == [{"n": 1}]
 
 
@@ -176,15 +179,17 @@ def test_a_reply_reaches_the_queue_of_another_process_whatever_its_delivery_mode
     assert not waiting("replies")
 
 
-def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it() -> None:
+@pytest.mark.parametrize("own", [True, False])
+def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it(own: bool) -> None:
     exchange = Exchange("shop", "topic")
     with broker.connection() as one, broker.connection() as two:
-        Queue("orders", exchange, "order.#")(two.default_channel).declare()
+        Queue("orders", exchange, "order.#")((two if own else one).default_channel).declare()
+        two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
         for queue in ("mails", "stock"):
             Queue(queue, exchange, "#.new")(one.default_channel).declare()
             remembered.forget()  # FRESH_SECONDS later, in another process
             two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
-    assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [2, 2, 1]
+    assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [3, 2, 1]
 
 
 def test_what_others_have_bound_is_not_read_again_for_each_message() -> None:

@@ -17,6 +17,7 @@ ENVELOPE = "streams/celery/envelope.py"
 TRANSPORT = "streams/celery/transport.py"
 TESTS = "tests/guarantees/test_any_order.py"
 BROKER = "tests/celery_/test_broker.py"
+PUBLISHED = "tests/celery_/test_channel.py"
 FAULTS = "tests/celery_/test_broker_faults.py"
 WAKE_UPS = "tests/celery_/test_wake_ups.py"
 HANDS = "tests/celery_/test_hands.py"
@@ -108,8 +109,8 @@ CELERY = [
     Mutant(
         "a-task-outside-the-transaction",
         CHANNEL,
-        "            using=self.connection.send_using,\n        )",
-        "            using='other',\n        )",
+        "using=self.connection.send_using,",
+        "using='other',",
         f"{BROKER}::test_a_message_shows_what_people_look_for",
     ),
     Mutant(
@@ -319,10 +320,60 @@ CELERY = [
     Mutant(
         "a-binding-with-a-header-more",
         CONTROL,
-        "            if headers and headers.keys() >= set(Binding._fields):\n"
-        "                self._known.add(Binding(*(headers[name] for name in Binding._fields)))",
-        "            self._known.add(Binding(**(headers or {})))",
+        "Binding(*(headers[name] for name in Binding._fields))",
+        "Binding(**headers)",
         f"{BROKER}::test_what_is_bound_under_tracing_is_known_to_others",
+    ),
+    Mutant(
+        "a-retry-in-the-transaction-of-its-task",
+        CHANNEL,
+        "        if apart:",
+        "        if False:",
+        f"{PUBLISHED}::test_a_retry_stands_though_the_transaction_of_its_task_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "a-chain-that-replaces-a-task-in-its-transaction",
+        CHANNEL,
+        "return replaced or headers",
+        "return headers",
+        f"{PUBLISHED}::test_what_replaces_a_task_stands_though_its_transaction_is_rolled_back",
+        "mysql",
+    ),
+    Mutant(
+        "a-queue-that-is-not-durable-of-one-process",
+        CHANNEL,
+        'if options.get("auto_delete") or options.get("exclusive"):',
+        'if options.get("auto_delete") or not options.get("durable", True):',
+        f"{PUBLISHED}::test_a_queue_that_is_not_durable_is_one_of_tasks",
+    ),
+    Mutant(
+        "a-fanout-that-misses-a-queue-that-is-not-durable",
+        CHANNEL,
+        'if kind == "fanout" and queue in self._brief:',
+        "if False:",
+        f"{PUBLISHED}::test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable",
+    ),
+    Mutant(
+        "only-what-is-bound-here",
+        CHANNEL,
+        "        self._note(exchange, self.bindings.look())\n",
+        "",
+        f"{PUBLISHED}::test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it",
+    ),
+    Mutant(
+        "a-learned-exchange-that-is-not-durable",
+        CHANNEL,
+        "one.type, durable=True)",
+        "one.type)",
+        f"{PUBLISHED}::test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it",
+    ),
+    Mutant(
+        "a-cold-shutdown-that-counts-no-attempt",
+        HANDS_OF,
+        "_worker_ended() if begun else None",
+        "None",
+        f"{PUBLISHED}::test_what_is_given_back_at_the_end_has_spent_an_attempt_if_it_had_begun",
     ),
     Mutant(
         "a-broker-on-two-databases",
