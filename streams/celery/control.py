@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -209,8 +210,9 @@ class Bindings:
         place = using, self._naming.bindings
         found = None if again else _read.fresh(place)
         if found is None:
+            until = time.monotonic() + FRESH_SECONDS
             found = elsewhere(using, self._all) if sees_the_past(using) else self._all()
-            _read.keep(place, found, FRESH_SECONDS, using)
+            _read.keep(place, found, until, using)
         self._known |= found
         return found
 
