@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock of the caches and the rates: ``clock.now += 5``."""
     clock = SimpleNamespace(now=1000.0)
     clock.monotonic = lambda: clock.now
-    for module in (remembered, rates):
+    for module in (access, remembered, rates):
         monkeypatch.setattr(module, "time", clock)
     return clock
 

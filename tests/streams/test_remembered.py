@@ -21,9 +21,9 @@ def of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.any_database
 def test_what_is_too_old_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     known: Fresh[str, int] = Fresh()
-    assert known.keep("a", 0, SECONDS, "default") == 0
-    assert (known.fresh("a"), known.fresh("b")) == (0, None)
     now = time.monotonic()
+    assert known.keep("a", 0, now + SECONDS, "default") == 0
+    assert (known.fresh("a"), known.fresh("b")) == (0, None)
     monkeypatch.setattr(time, "monotonic", lambda: now + SECONDS)
     assert known.fresh("a") is None
 
@@ -31,7 +31,7 @@ def test_what_is_too_old_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.django_db
 def test_in_a_test_case_nothing_is_remembered() -> None:
     known: Fresh[str, int] = Fresh()
-    assert known.keep("a", 1, SECONDS, "default") == 1
+    assert known.keep("a", 1, time.monotonic() + SECONDS, "default") == 1
     assert not known
 
 
