@@ -172,19 +172,16 @@ class Hands:
 
         A cold shutdown of a worker ends what runs like this.
         """
+        return self._end(tag)
+
+    def _end(self, tag: int, error: Exception | None = None) -> bool:
         with self._lock:
             place = self._places.pop(tag, None)
             if place is not None:
                 hand, offset = place
-                begun = hand.begun & hand.bit(offset)
-                self._failed.append((hand, offset, _worker_ended() if begun else None))
-        return place is not None
-
-    def _end(self, tag: int, error: Exception) -> bool:
-        with self._lock:
-            place = self._places.pop(tag, None)
-            if place is not None:
-                self._failed.append((*place, error))
+                if error is None and hand.begun & hand.bit(offset):
+                    error = _worker_ended()
+                self._failed.append((hand, offset, error))
         return place is not None
 
     def lose(self) -> int:

@@ -338,12 +338,15 @@ def test_a_message_that_ends_each_of_its_processes_runs_alone_and_dies_alone() -
     assert audit("default") == []
 
 
-def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated() -> None:
+def six_claimed() -> Delivery:
     registered(lambda message: None)
     sent("a0", "b0", "c0", "a1", "d0", "e0")
-    process = Process("mail")
     sequence("default")
-    claim = process.claim(6, timedelta(minutes=1))
+    return Process("mail").claim(6, timedelta(minutes=1))
+
+
+def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated() -> None:
+    claim = six_claimed()
     done = bits([0, 2, 4], claim.first_offset)
     assert settle_any_order([Ends(claim, done)], "default") == []
     assert claim.progress == 1
@@ -362,11 +365,7 @@ def test_of_a_host_that_is_gone_what_was_settled_behind_a_call_is_not_repeated()
 
 def test_what_is_settled_in_lanes_while_it_is_given_up_is_not_claimed_again() -> None:
     """An operator reads the claim; before he has locked it, its client settles more."""
-    registered(lambda message: None)
-    sent("a0", "b0", "c0", "a1", "d0", "e0")
-    process = Process("mail")
-    sequence("default")
-    claim = process.claim(6, timedelta(minutes=1))
+    claim = six_claimed()
     settle_any_order([Ends(claim, bits([1], claim.first_offset))], "default")
     read = Delivery.objects.get()
     settle_any_order([Ends(claim, bits([1, 2, 4], claim.first_offset))], "default")

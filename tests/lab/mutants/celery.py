@@ -371,8 +371,8 @@ CELERY = [
     Mutant(
         "a-cold-shutdown-that-counts-no-attempt",
         HANDS_OF,
-        "_worker_ended() if begun else None",
-        "None",
+        "                if error is None and hand.begun & hand.bit(offset):\n",
+        "                if False:\n",
         f"{PUBLISHED}::test_what_is_given_back_at_the_end_has_spent_an_attempt_if_it_had_begun",
     ),
     Mutant(
