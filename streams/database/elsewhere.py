@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from threading import Thread
 from typing import TypeVar
 
@@ -14,7 +15,8 @@ T = TypeVar("T")
 def elsewhere(using: str, work: Callable[[], T]) -> T:
     """Run ``work`` in a thread, where Django opens another connection for the same alias.
 
-    Returns or raises what ``work`` returns or raises.
+    Returns or raises what ``work`` returns or raises. It has the context of the caller, such as the
+    span under which a message is sent.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []
@@ -29,7 +31,7 @@ def elsewhere(using: str, work: Callable[[], T]) -> T:
         finally:
             connections[using].close()
 
-    thread = Thread(target=run, name="ems-topic", daemon=True)
+    thread = Thread(target=copy_context().run, args=(run,), name="ems-topic", daemon=True)
     thread.start()
     thread.join()
     if failure:

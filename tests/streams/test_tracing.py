@@ -13,6 +13,7 @@ from django.db import transaction
 from streams import Decision, Outgoing, Reject, Retry, consumer, send, send_many, telemetry
 from streams.conf import Settings
 from streams.consume.outcome.settle import release
+from streams.database.elsewhere import elsewhere
 from streams.errors import ConfigurationError, PreparedConflict, StreamsError
 from streams.log.sequencer import sequence
 from streams.logs import JsonFormatter
@@ -172,6 +173,17 @@ def test_a_send_of_a_handler_belongs_to_its_span(exporter: InMemorySpanExporter)
     inner = only(exporter, "send letters")
     assert inner.parent is not None
     assert inner.parent.span_id == span_id(only(exporter, "process orders"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_send_on_another_connection_belongs_to_the_span_of_its_caller(
+    exporter: InMemorySpanExporter,
+) -> None:
+    with trace.get_tracer("shop").start_as_current_span("order"):
+        elsewhere("default", lambda: send("orders", 1))
+    parent = only(exporter, "send orders").parent
+    assert parent is not None
+    assert parent.span_id == span_id(only(exporter, "order"))
 
 
 def test_an_async_handler_runs_in_its_span(exporter: InMemorySpanExporter) -> None:

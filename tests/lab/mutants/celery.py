@@ -369,6 +369,14 @@ CELERY = [
         f"{PUBLISHED}::test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it",
     ),
     Mutant(
+        "another-connection-without-the-context",
+        "streams/database/elsewhere.py",
+        "target=copy_context().run, args=(run,),",
+        "target=run,",
+        "tests/streams/test_tracing.py"
+        "::test_a_send_on_another_connection_belongs_to_the_span_of_its_caller",
+    ),
+    Mutant(
         "a-cold-shutdown-that-counts-no-attempt",
         HANDS_OF,
         "                if error is None and hand.begun & hand.bit(offset):\n",
