@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Mapping
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from django.db import connections
@@ -152,6 +153,20 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _is_box(self, queue: str) -> bool:
         return queue in self.engine.control.boxes
 
+    def exchange_declare(
+        self, exchange: str | None = None, *args: Any, passive: bool = False, **kwargs: Any
+    ) -> None:
+        """Declare an exchange; of one that was learned from others only its table is kept."""
+        learned: dict[str, Any] = {}
+        if not passive and self.state.exchanges.get(exchange, {}).get("learned"):
+            learned = self.state.exchanges.pop(exchange)
+        super().exchange_declare(exchange, *args, passive=passive, **kwargs)
+        if learned:
+            prepare = self.typeof(exchange).prepare_bind
+            self.state.exchanges[exchange]["table"] = [
+                prepare(queue, exchange, key, None) for key, _pattern, queue in learned["table"]
+            ]
+
     def queue_bind(
         self,
         queue: str,
@@ -184,11 +199,44 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:
         """Do nothing more: queue_bind() has noted it."""
 
-    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        exchange, key = exchange or "amq.direct", routing_key or ""
+        super().queue_unbind(queue, exchange, key, arguments, **kwargs)
         if self._is_box(queue):
-            self.engine.control.delete(queue)
+            box = self.engine.control.boxes[queue]
+            box.bindings = {one for one in box.bindings if (one[0], one[2]) != (exchange, key)}
         else:
-            self._purge(queue)
+            self.bindings.remove(exchange=exchange, key=key, queue=queue)
+
+    def queue_delete(
+        self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
+    ) -> Any:
+        """Delete a queue of this process; of one of tasks, what binds it and what waits in it."""
+        if self._is_box(queue):
+            return super().queue_delete(queue, if_unused, if_empty, **kwargs)
+        if if_empty and self._waiting(queue):
+            return 0
+        for exchange, key, arguments in list(self.state.queue_bindings(queue)):
+            super().queue_unbind(queue, exchange, key, arguments)
+        self.bindings.remove(queue=queue)
+        return self._purge(queue)
+
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Delete an exchange, and no queue."""
+        for key, _pattern, queue in list(self.state.exchanges.get(exchange, {}).get("table", ())):
+            self.queue_unbind(queue, exchange, key)
+        self.bindings.remove(exchange=exchange)
+        self.state.exchanges.pop(exchange, None)
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        self.engine.control.delete(queue)
 
     def after_reply_message_received(self, queue: str) -> None:
         """Keep the queue of replies: the next command needs it again."""
@@ -229,13 +277,18 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             found = self._bound(exchange, key)
         return found
 
-    def _note(self, exchange: str, bindings: Set[Binding]) -> None:
-        """Note what others have bound to the exchange."""
-        for one in bindings:
-            if one.exchange == exchange:
-                if exchange not in self.state.exchanges:
-                    self.exchange_declare(exchange, one.type, durable=True)
-                virtual.Channel.queue_bind(self, one.queue, exchange, one.key)
+    def _note(self, exchange: str, bindings: Mapping[Binding, bool]) -> None:
+        """Let the routing table have what is bound to the exchange by now, by any process."""
+        ours = [(one, bound) for one, bound in bindings.items() if one.exchange == exchange]
+        # What was removed is first: it may be there again, by another type of the exchange.
+        for one, bound in sorted(ours, key=itemgetter(1)):
+            if not bound:
+                super().queue_unbind(one.queue, exchange, one.key)
+                continue
+            if exchange not in self.state.exchanges:
+                self.exchange_declare(exchange, one.type, durable=True)
+                self.state.exchanges[exchange]["learned"] = True
+            super().queue_bind(one.queue, exchange, one.key)
 
     def _may_be_bound(self, exchange: str) -> bool:
         """Tell whether queues of tasks may be bound to the exchange, by any process."""

@@ -11,8 +11,9 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from streams.celery.envelope import Payload, is_too_old, payload_of
@@ -21,7 +22,12 @@ from streams.conf import FRESH_SECONDS, MAX_BATCH
 from streams.database.elsewhere import elsewhere
 from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
-from streams.database.transactions import in_transaction, sees_the_past
+from streams.database.transactions import (
+    in_test_case,
+    in_transaction,
+    sees_the_past,
+    supports_other_connections,
+)
 from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
@@ -194,7 +200,10 @@ class Control:
 
 # By alias and topic: the bindings as they were read last. Else each message to an exchange would
 # read them.
-_read: Fresh[tuple[str, str], Set[Binding]] = Fresh()
+_read: Fresh[tuple[str, str], Mapping[Binding, bool]] = Fresh()
+# A header more of what was removed: processes that have it in their routing tables drop it. For
+# want of a row they do not, so none is dropped when the messages of a project are lost.
+REMOVED = "removed"
 
 
 class Bindings:
@@ -202,10 +211,12 @@ class Bindings:
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
-        self._known: set[Binding] = set()
 
-    def look(self, *, again: bool = False) -> Set[Binding]:
-        """Return all that are committed, read at most FRESH_SECONDS ago; ``again``: just now."""
+    def look(self, *, again: bool = False) -> Mapping[Binding, bool]:
+        """Return all that are committed: True; False of those that were removed.
+
+        They were read at most FRESH_SECONDS ago; with ``again`` just now.
+        """
         using = self._naming.using
         place = using, self._naming.bindings
         found = None if again else _read.fresh(place)
@@ -213,21 +224,20 @@ class Bindings:
             until = time.monotonic() + FRESH_SECONDS
             found = elsewhere(using, self._all) if sees_the_past(using) else self._all()
             _read.keep(place, found, until, using)
-        self._known |= found
         return found
 
-    def _all(self) -> Set[Binding]:
+    def _all(self) -> Mapping[Binding, bool]:
+        # What was said again after it was removed comes last.
+        return dict(sorted((one, REMOVED not in headers) for _pk, headers, one in self._rows()))
+
+    def _rows(self) -> Iterator[tuple[int, dict[str, str], Binding]]:
         using = self._naming.using
         # It writes nothing, not even a new topic: the caller's transaction may be open.
         rows = Message.objects.using(using).filter(partition__topic__name=self._naming.bindings)
-        found = retrying(list, using, rows.values_list("headers", flat=True))
-        # There may be more headers, such as those of tracing.
-        fields = set(Binding._fields)
-        return {
-            Binding(*(headers[name] for name in Binding._fields))
-            for headers in found
-            if headers and headers.keys() >= fields
-        }
+        for pk, headers in retrying(list, using, rows.values_list("pk", "headers")):
+            # There may be more headers, such as those of tracing.
+            if headers and headers.keys() >= set(Binding._fields):
+                yield pk, headers, Binding(*(headers[name] for name in Binding._fields))
 
     def add(self, binding: Binding) -> None:
         """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
@@ -235,8 +245,27 @@ class Bindings:
         A worker, which has none open, says the same.
         """
         using = self._naming.using
-        if binding in self._known or in_transaction(using) or binding in self.look(again=True):
+        if in_transaction(using) or self.look(again=True).get(binding):
             return
         opened_topic(self._naming.bindings, using, FOR_EVER)
         send(self._naming.bindings, headers=binding._asdict(), using=using)
         _read.pop((using, self._naming.bindings), None)
+
+    def remove(self, **of: str) -> None:
+        """Let all processes drop the bindings that have these fields.
+
+        It stands also if the open transaction is rolled back, except on SQLite.
+        """
+        using = self._naming.using
+        work = partial(retrying, self._remove, using, of)
+        if in_transaction(using) and supports_other_connections(using) and not in_test_case(using):
+            elsewhere(using, work)
+        else:
+            work()
+        _read.pop((using, self._naming.bindings), None)
+
+    def _remove(self, of: dict[str, str]) -> None:
+        for pk, headers, one in self._rows():
+            if one._asdict().items() >= of.items():
+                row = Message.objects.using(self._naming.using).filter(pk=pk)
+                row.update(headers={**headers, REMOVED: "yes"})

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
+from kombu.transport.virtual.base import NotEquivalentError
 
 from streams.database import remembered
 from streams.errors import TaskRefused
@@ -190,6 +191,95 @@ def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it(own: bool)
             remembered.forget()  # FRESH_SECONDS later, in another process
             two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
     assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("how", ["unbind_from", "delete"])
+def test_a_queue_that_is_bound_no_more_gets_no_copy_from_any_process(how: str) -> None:
+    exchange = Exchange("shop", "topic")
+    orders, mails = (Queue(name, exchange, "order.#") for name in ("orders", "mails"))
+    with broker.connection() as one, broker.connection() as two, broker.connection() as three:
+
+        def publish() -> list[int]:
+            for connection in (one, two, three):
+                to = {"exchange": "shop", "routing_key": "order.new"}
+                connection.Producer().publish({"n": 1}, **to)
+            return [waiting(queue.name) for queue in (orders, mails)]
+
+        for queue in (orders, mails):
+            queue(one.default_channel).declare()
+        assert publish() == [3, 3]
+        bound = mails(two.default_channel)
+        bound.delete() if how == "delete" else bound.unbind_from(exchange, "order.#")
+        assert publish() == [6, 3]
+        mails(three.default_channel).declare()
+        assert publish() == [9, 6]
+    assert audit("default") == []
+
+
+@pytest.mark.mysql
+def test_a_queue_is_bound_no_more_though_the_transaction_is_rolled_back() -> None:
+    """What is read in a transaction is remembered by the whole process."""
+    queue = Queue("mails", Exchange("shop"), "new")
+    with broker.connection() as one, broker.connection() as two:
+        mails = queue(one.default_channel)
+        mails.declare()
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            mails.unbind_from(Exchange("shop"), "new")
+            raise ZeroDivisionError
+        with pytest.raises(TaskRefused):
+            record.apply_async(["it"], exchange="shop", routing_key="new", connection=two)
+
+
+def test_an_exchange_that_is_deleted_takes_no_queue_with_it() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        channel = one.default_channel
+        Queue("orders", Exchange("shop"), "new")(channel).declare()
+        to = {"exchange": "shop", "routing_key": "new"}
+        record.apply_async(["it"], connection=two, **to)
+        Exchange("shop")(channel).delete()
+        with pytest.raises(TaskRefused):
+            record.apply_async(["it"], connection=two, **to)
+        assert channel.basic_get("orders") is not None
+
+
+def test_a_queue_that_is_not_empty_is_not_deleted_if_only_an_empty_one_is_to_be() -> None:
+    with broker.connection() as connection:
+        channel = connection.default_channel
+        queue = Queue("mails", Exchange("shop"), "new")(channel)
+        queue.declare()
+        connection.Producer().publish({"n": 1}, routing_key="mails")
+        queue.delete(if_empty=True)
+        assert channel.basic_get("mails") is not None
+
+
+def test_a_queue_of_one_process_that_is_bound_no_more_gets_nothing() -> None:
+    got: list[Any] = []
+    exchange = Exchange("news", "fanout")
+    with broker.connection() as connection:
+        queue = Queue("mine", exchange, auto_delete=True)(connection.default_channel)
+        with connection.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]):
+            queue.unbind_from(exchange)
+            producer = connection.Producer()
+            producer.publish({"n": 1}, exchange="news", routing_key="")
+            to = {"routing_key": "mine", "correlation_id": "1"}
+            producer.publish({"n": 2}, **to)
+            connection.drain_events(timeout=30)
+    assert got == [{"n": 2}]
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic"])
+def test_an_exchange_that_others_have_said_may_be_declared_in_another_way(kind: str) -> None:
+    with broker.connection() as one, broker.connection() as two:
+        Queue("orders", Exchange("shop"), "new")(one.default_channel).declare()
+        producer, to = two.Producer(), {"exchange": "shop", "routing_key": "new"}
+        producer.publish({"n": 1}, **to)  # from here on it is known to the second one
+        mine = Exchange("shop", kind, durable=False)(two.default_channel)
+        mine.declare()
+        mine.declare()
+        record.apply_async(["it"], connection=two, **to)
+        with pytest.raises(NotEquivalentError):
+            Exchange("shop", kind)(two.default_channel).declare()
+    assert waiting("orders") == 2
 
 
 def test_what_others_have_bound_is_not_read_again_for_each_message() -> None:
