@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from operator import itemgetter
 from typing import Any
@@ -13,7 +14,7 @@ from kombu.transport import virtual
 
 from streams.celery.control import Binding, Bindings
 from streams.celery.engine import Engine, Intake, running
-from streams.celery.envelope import Payload, outgoing
+from streams.celery.envelope import Payload, id_of, is_task, outgoing
 from streams.celery.naming import GROUP, Naming
 from streams.celery.purging import purge
 from streams.database.elsewhere import elsewhere
@@ -248,12 +249,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     ) -> None:
         info = message["properties"].setdefault("delivery_info", {})
         info.update(exchange=exchange or "", routing_key=routing_key or "")
-        is_task = "task" in (message.get("headers") or {})
-        queues = self._queues_of(exchange, routing_key, is_task=is_task)
-        apart = self._is_apart(message)
-        if self._is_for_processes(message, exchange, queues, is_task=is_task):
-            self._say(message)
-        elif not queues and is_task:
+        task = is_task(message)
+        queues = self._queues_of(exchange, routing_key, is_task=task)
+        continues = task and _continues(message)
+        apart = continues and self._is_apart()
+        if self._is_for_processes(message, exchange, queues, is_task=task):
+            self._say(message, apart=apart)
+        elif not queues and task:
             raise _refused(exchange, routing_key)
         elif not queues and exchange:
             logger.warning(
@@ -261,8 +263,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 *(exchange, routing_key),
                 extra=event("celery.unroutable", exchange=exchange, key=routing_key),
             )
+        # What continues a task is not to be part of a transaction, so one on another alias is no
+        # reason to refuse it.
+        using = self.naming.using if continues else self.connection.send_using
         for queue in queues:
-            self._put(queue, message, apart=apart)
+            self._put(queue, message, using=using, apart=apart)
 
     def _queues_of(self, exchange: str, key: str, *, is_task: bool) -> list[str]:
         """Return the queues of tasks to which the message goes."""
@@ -307,9 +312,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return True
         if is_task:
             return False
-        if not exchange and queues and not self._is_topic(queues[0]):
-            queues.clear()  # the queue of a process, which only that one has declared
-        transient = message["properties"].get("delivery_mode") == TRANSIENT
+        properties = message["properties"]
+        transient = properties.get("delivery_mode") == TRANSIENT
+        # A reply goes to the queue of a process, which only that one has declared. What else is to
+        # outlive the broker is kept for a queue that nobody has declared yet.
+        may_be_reply = transient or properties.get("correlation_id")
+        if may_be_reply and not exchange and queues and not self._is_topic(queues[0]):
+            queues.clear()
         return not queues and (transient or not exchange)
 
     def _is_topic(self, queue: str) -> bool:
@@ -319,48 +328,58 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return False
         return True
 
-    def _say(self, message: Payload) -> None:
+    def _say(self, message: Payload, *, apart: bool) -> None:
         """Send what is for processes; from a worker without a wait, except in a transaction."""
-        one = outgoing(self.naming.control, message)
+        one, using = outgoing(self.naming.control, message), self.naming.using
+        say = partial(send, one.topic, one.body, key=one.key, headers=one.headers, using=using)
         engine = running(self.naming)
-        if engine is not None and not connections[self.naming.using].in_atomic_block:
+        if apart:
+            elsewhere(using, say)
+        elif engine is not None and not connections[using].in_atomic_block:
             engine.publish(one)
         else:
-            send(one.topic, one.body, key=one.key, headers=one.headers, using=self.naming.using)
+            say()
 
-    def _is_apart(self, message: Payload) -> bool:
-        """Tell whether the message must stand also if the open transaction is rolled back.
+    def _is_apart(self) -> bool:
+        """Tell whether what continues a task must stand though a transaction is rolled back.
 
-        Celery sends what continues a task, by retry() or replace(), and then raises an error to end
-        the task, which rolls its transaction back; the task is acknowledged all the same. Raises
-        TaskRefused where there is no second connection.
+        Celery sends it, by retry() or replace(), and then raises an error to end the task, which
+        rolls its transaction back; the task is acknowledged all the same. After retry(throw=False)
+        there is no error, but nothing in the message says so: it stands, too. Raises TaskRefused
+        where there is no second connection.
         """
         using = self.naming.using
-        if not _continues(message) or not in_transaction(using) or in_test_case(using):
+        if not in_transaction(using) or in_test_case(using):
             return False
         if not supports_other_connections(using):
             raise TaskRefused(
                 "The task was not sent: its transaction would be rolled back by retry() or"
                 " replace(), and this database has no other connection that could write."
-                " Call them after the transaction."
+                " Call them after the transaction; retry(throw=False) also by on_commit()."
             )
         return True
 
-    def _put(self, queue: str, message: Payload, *, apart: bool = False, **kwargs: Any) -> None:
+    def _put(
+        self,
+        queue: str,
+        message: Payload,
+        *,
+        using: str | None = None,
+        apart: bool = False,
+        **kwargs: Any,
+    ) -> None:
         priority = message["properties"].get("priority")
         one = outgoing(self.naming.topic(queue, priority), message)
-
-        def put() -> None:
-            send(
-                one.topic,
-                one.body,
-                key=one.key,
-                tag=one.tag,
-                headers=one.headers,
-                deliver_at=one.deliver_at,
-                using=self.connection.send_using,
-            )
-
+        put = partial(
+            send,
+            one.topic,
+            one.body,
+            key=one.key,
+            tag=one.tag,
+            headers=one.headers,
+            deliver_at=one.deliver_at,
+            using=using,
+        )
         if apart:
             elsewhere(self.naming.using, put)
         else:
@@ -474,21 +493,19 @@ class Channel(virtual.Channel):  # type: ignore[misc]
 
 
 def _continues(message: Payload) -> bool:
-    """Tell whether the message continues the task that runs in this thread.
+    """Tell whether a task continues the one that runs in this thread.
 
     A retry and what replaces a task have its id. Of a chain that replaces it only the last task
     has, but Celery counts in each how often a task was replaced.
     """
     from celery import current_task
 
+    request = current_task.request if current_task else None
+    if request is None or not request.id:  # without an id it is called as a function
+        return False
     headers = message.get("headers") or {}
-    if "task" not in headers or not current_task:
-        return False
-    request = current_task.request
-    if not request.id:  # it is called as a function
-        return False
     replaced = (headers.get("replaced_task_nesting") or 0) > (request.replaced_task_nesting or 0)
-    return replaced or headers.get("id") == request.id
+    return replaced or id_of(message) == request.id
 
 
 def _refused(exchange: str, key: str) -> TaskRefused:

@@ -39,7 +39,7 @@ def outgoing(topic: str, payload: Payload) -> Outgoing:
         "content-encoding": payload.get("content-encoding"),
     }
     task = str(given.get("task") or "")
-    key = given.get("id") or payload["properties"].get("correlation_id")
+    key = id_of(payload)
     return Outgoing(
         topic,
         _body(payload),
@@ -69,13 +69,35 @@ def payload_of(message: ReceivedMessage | StoredMessage, attempt: int = 1) -> Pa
     }
 
 
+def id_of(payload: Payload) -> Any:
+    """Return the id of a task; of what is no task, the one that its reply has, if it says one."""
+    headers = payload.get("headers") or {}
+    return headers.get("id") or payload["properties"].get("correlation_id")
+
+
+def is_task(payload: Payload) -> bool:
+    """Tell whether the message is a task of Celery.
+
+    By protocol 1 of Celery its name is not in its headers, but in its body.
+    """
+    if "task" in (payload.get("headers") or {}):
+        return True
+    properties = payload["properties"]
+    if not properties.get("correlation_id") or "reply_to" not in properties:
+        return False  # a reply has only the first
+    body = _body(payload)
+    if not isinstance(body, AsJson):
+        return True  # it cannot be read here, and a task is not to be lost
+    return isinstance(body.value, dict) and {"task", "id"} <= body.value.keys()
+
+
 def is_too_old(message: ReceivedMessage | StoredMessage, payload: Payload) -> bool:
     """Tell whether a message has outlived its ``expiration``, in milliseconds.
 
     Not a task: Celery looks itself when a task expires, and says so.
     """
     expiration = payload["properties"].get("expiration")
-    if expiration is None or "task" in payload["headers"]:
+    if expiration is None or is_task(payload):
         return False
     age = datetime.now(UTC) - message.created_at
     return bool(age > timedelta(milliseconds=float(expiration)))

@@ -88,6 +88,12 @@ def retried_in_transaction(self: Task, name: str, beside: Any = None) -> None:
 
 
 @broker.task(bind=True)
+@transaction.atomic(using="other")
+def retried_in_transaction_on_other(self: Task) -> None:
+    raise self.retry(countdown=0)
+
+
+@broker.task(bind=True)
 @transaction.atomic
 def replaced_in_transaction(self: Task, name: str, replacement: Any) -> None:
     note(name)

@@ -26,10 +26,18 @@ from tests.celery_.broker import broker, ran, record
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 
-def run(task: Task, *args: Any) -> Any:
+@pytest.fixture(params=[1, 2])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send tasks by the protocol of Celery before 4.0, whose messages have no headers, too."""
+    create = broker.amqp.task_protocols[request.param]
+    monkeypatch.setattr(broker.amqp, "create_task_message", create)
+
+
+def run(task: Task, *args: Any, **delivery_info: Any) -> Any:
     """Run a task as a process of a pool does; return its result, or its error."""
     one = str(uuid4())
-    request = {"id": one, "root_id": one, "args": args, "kwargs": {}, "delivery_info": {}}
+    request = {"id": one, "root_id": one, "args": args, "kwargs": {}}
+    request["delivery_info"] = delivery_info
     found = build_tracer(task.name, task, app=broker)(one, args, {}, request)[0]
     error = getattr(found, "exception", found)
     return getattr(error, "exc", error)  # as it was before it was pickled
@@ -41,10 +49,26 @@ def sent() -> list[str]:
 
 
 @pytest.mark.mysql
+@pytest.mark.usefixtures("protocol")
 def test_a_retry_stands_though_the_transaction_of_its_task_is_rolled_back() -> None:
     run(tasks.retried_in_transaction, "one")
     assert not ran("one")
-    assert sent() == [tasks.retried_in_transaction.name]
+    assert waiting("celery") == 1
+
+
+@pytest.mark.mysql
+def test_a_retry_for_a_fanout_exchange_stands_though_its_transaction_is_rolled_back() -> None:
+    """As of a Broadcast."""
+    to = {"exchange": "all", "routing_key": "all"}
+    record.apply_async(["it"], declare=[Exchange("all", type="fanout")], **to)
+    run(tasks.retried_in_transaction, "one", **to)
+    said = Message.objects.filter(partition__topic__name="celery:control")
+    assert said.filter(headers__task=tasks.retried_in_transaction.name).count() == 1
+
+
+def test_a_retry_in_a_transaction_on_another_database_stands() -> None:
+    run(tasks.retried_in_transaction_on_other)
+    assert sent() == [tasks.retried_in_transaction_on_other.name]
 
 
 @pytest.mark.mysql
@@ -67,6 +91,7 @@ def test_what_a_task_sends_besides_is_a_part_of_its_transaction() -> None:
     assert sent() == [tasks.retried_in_transaction.name]
 
 
+@pytest.mark.usefixtures("protocol")
 @pytest.mark.parametrize("task", ["retried_in_transaction", "replaced_in_transaction"])
 def test_where_a_retry_would_be_rolled_back_it_is_refused(vendor: str, task: str) -> None:
     if vendor != "sqlite":
@@ -79,7 +104,7 @@ def test_where_a_retry_would_be_rolled_back_it_is_refused(vendor: str, task: str
     assert sent() == []
     with transaction.atomic():  # no task runs
         record.delay("committed")
-    assert sent() == [record.name]
+    assert waiting("celery") == 1
 
 
 @pytest.mark.django_db(databases=["default", "other"])
@@ -117,6 +142,7 @@ def test_a_task_reaches_a_queue_by_an_exchange_that_is_not_durable() -> None:
     assert waiting("brief") == 1
 
 
+@pytest.mark.usefixtures("protocol")
 @pytest.mark.parametrize("option", ["auto_delete", "exclusive"])
 def test_a_task_for_a_queue_of_one_process_is_refused(option: str) -> None:
     with broker.connection() as connection:
@@ -174,10 +200,38 @@ def test_a_reply_reaches_the_queue_of_another_process_whatever_its_delivery_mode
     with broker.connection() as one, broker.connection() as two:
         queue = Queue("replies", durable=True, auto_delete=True)
         with one.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]):
-            two.Producer().publish({"n": 1}, routing_key="replies", delivery_mode=mode)
+            to = {"routing_key": "replies", "correlation_id": "1"}
+            two.Producer().publish({"n": 1}, delivery_mode=mode, **to)
             one.drain_events(timeout=30)
     assert got == [{"n": 1}]
     assert not waiting("replies")
+
+
+def test_what_is_no_reply_waits_for_a_queue_that_nobody_has_declared() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        two.Producer().publish({"n": 1}, routing_key="later")
+        channel = one.default_channel
+        Queue("later")(channel).declare()
+        assert channel.basic_get("later") is not None
+
+
+@pytest.mark.usefixtures("protocol")
+@pytest.mark.parametrize("serializer", ["json", "pickle"])
+def test_what_is_sent_after_the_declaration_of_its_queue_was_rolled_back_is_kept(
+    serializer: str,
+) -> None:
+    """On SQLite its topic is rolled back, too, and Celery does not declare the queue again."""
+
+    def publish() -> None:
+        record.apply_async(["it"], queue="later", connection=connection, serializer=serializer)
+        connection.Producer().publish({"n": 1}, routing_key="later")
+
+    with broker.connection() as connection:
+        with pytest.raises(ZeroDivisionError), transaction.atomic():
+            publish()
+            raise ZeroDivisionError
+        publish()
+    assert waiting("later") == 2
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -109,8 +109,8 @@ CELERY = [
     Mutant(
         "a-task-outside-the-transaction",
         CHANNEL,
-        "using=self.connection.send_using,",
-        "using='other',",
+        "self._put(queue, message, using=using, apart=apart)",
+        "self._put(queue, message, using='other', apart=apart)",
         f"{BROKER}::test_a_message_shows_what_people_look_for",
     ),
     Mutant(
@@ -327,16 +327,16 @@ CELERY = [
     Mutant(
         "a-retry-in-the-transaction-of-its-task",
         CHANNEL,
-        "        if apart:",
-        "        if False:",
+        "        if apart:\n            elsewhere(self.naming.using, put)",
+        "        if False:\n            elsewhere(self.naming.using, put)",
         f"{PUBLISHED}::test_a_retry_stands_though_the_transaction_of_its_task_is_rolled_back",
         "mysql",
     ),
     Mutant(
         "a-chain-that-replaces-a-task-in-its-transaction",
         CHANNEL,
-        "return replaced or headers",
-        "return headers",
+        "return replaced or id_of(message)",
+        "return id_of(message)",
         f"{PUBLISHED}::test_what_replaces_a_task_stands_though_its_transaction_is_rolled_back",
         "mysql",
     ),
@@ -403,6 +403,37 @@ CELERY = [
         '.get("learned"):',
         '.get("unlearned"):',
         f"{PUBLISHED}::test_an_exchange_that_others_have_said_may_be_declared_in_another_way",
+    ),
+    Mutant(
+        "a-message-for-a-later-queue-as-a-reply",
+        CHANNEL,
+        "if may_be_reply and not exchange",
+        "if not exchange",
+        f"{PUBLISHED}::test_what_is_no_reply_waits_for_a_queue_that_nobody_has_declared",
+    ),
+    Mutant(
+        "a-task-without-headers-as-a-reply",
+        ENVELOPE,
+        '{"task", "id"} <= body.value.keys()',
+        "False",
+        f"{PUBLISHED}"
+        "::test_what_is_sent_after_the_declaration_of_its_queue_was_rolled_back_is_kept",
+    ),
+    Mutant(
+        "a-retry-that-another-database-refuses",
+        CHANNEL,
+        "using = self.naming.using if continues else self",
+        "using = self",
+        f"{PUBLISHED}::test_a_retry_in_a_transaction_on_another_database_stands",
+    ),
+    Mutant(
+        "a-retry-for-processes-in-the-transaction-of-its-task",
+        CHANNEL,
+        "        if apart:\n            elsewhere(using, say)\n        elif",
+        "        if",
+        f"{PUBLISHED}"
+        "::test_a_retry_for_a_fanout_exchange_stands_though_its_transaction_is_rolled_back",
+        "mysql",
     ),
     Mutant(
         "another-connection-without-the-context",
