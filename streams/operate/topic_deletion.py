@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -249,7 +250,8 @@ class TopicDeletion:
         row = Partition.objects.using(self.using).filter(pk=partition.pk)
         end = F("next_offset") if self.force else partition.next_offset
         retrying(lambda: row.update(first_offset=end), self.using)
-        Purge(self.using, say=say).delete_below(partition)
+        with suppress(Partition.DoesNotExist):  # another deletion has ended meanwhile
+            Purge(self.using, say=say).delete_below(partition)
 
     def _delete(self, rows: QuerySet[Any], say: Say, condition: str = "1 = 1") -> None:
         deleted = 0
@@ -260,6 +262,8 @@ class TopicDeletion:
     def _end(self) -> None:
         with own_transaction(self.using):
             partitions = self._lock()
+            if not Topic.objects.using(self.using).filter(pk=self.topic.pk).exists():
+                return  # by another deletion, or by a try of this one whose reply was lost
             ids = [partition.pk for partition in partitions]
             left = sum(self._count_inbox(partition) for partition in partitions)
             in_log = Message.objects.using(self.using).filter(partition__in=ids)

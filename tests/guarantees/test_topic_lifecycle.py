@@ -462,3 +462,38 @@ def test_a_topic_that_is_opened_again_while_it_is_deleted_stays():
     send("orders", "late")
     sequence("default")
     assert Message.objects.get().partition.topic_id == topic.pk
+
+
+def test_a_deletion_whose_last_reply_is_lost_has_succeeded(monkeypatch):
+    topic = finished_topic()
+    end, tries = TopicDeletion._end, []
+
+    def ended(removal):
+        end(removal)
+        tries.append(removal)
+        if len(tries) == 1:
+            raise OperationalError(2013, "Lost connection to server during query")
+
+    monkeypatch.setattr(TopicDeletion, "_end", ended)
+    delete(topic)
+    assert len(tries) == 2
+    assert not Topic.objects.exists()
+
+
+@pytest.mark.parametrize("at", ["orders/0", "consumer groups"])
+def test_of_two_deletions_at_once_the_slower_one_succeeds_too(at):
+    create("orders", partitions=2, using="default")
+    consumer("orders", group="mail")(lambda message: None)
+    send_many([Outgoing("orders", n, partition=n % 2) for n in range(4)])
+    drain()
+    topic = Topic.objects.get()
+    retire(topic, "default")
+
+    def overtaken(name, rows):
+        if name == at and Topic.objects.exists():
+            delete(topic)
+
+    slower = TopicDeletion(topic, "default")
+    slower.close()
+    slower.finish(overtaken)
+    assert not Topic.objects.exists()

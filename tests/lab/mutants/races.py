@@ -324,6 +324,20 @@ RACES = [
         "tests/commands/test_topics_groups.py::test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it",
     ),
     Mutant(
+        "topic-deleted-twice",
+        "streams/operate/topic_deletion.py",
+        "            if not Topic.objects.using(self.using).filter(pk=self.topic.pk).exists():\n",
+        "            if False:\n",
+        "tests/guarantees/test_topic_lifecycle.py::test_a_deletion_whose_last_reply_is_lost_has_succeeded",
+    ),
+    Mutant(
+        "partition-deleted-by-another-deletion",
+        "streams/operate/topic_deletion.py",
+        "        with suppress(Partition.DoesNotExist):",
+        "        with suppress():",
+        "tests/guarantees/test_topic_lifecycle.py::test_of_two_deletions_at_once_the_slower_one_succeeds_too",
+    ),
+    Mutant(
         "forwarded-twice-in-one-round",
         "streams/two_phase/forward.py",
         "if row.next_at and row.next_at > row.locked_at:",
