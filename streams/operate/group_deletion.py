@@ -22,16 +22,24 @@ def contents(group: ConsumerGroup, at_most: int) -> dict[type[models.Model], int
     }
 
 
-def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows: None) -> None:
+def delete_group(
+    group: ConsumerGroup, say: Callable[[int], None] = lambda rows: None, *, force: bool = False
+) -> None:
     """Delete the group with its cursors, retries, dead letters and deliveries.
 
     Rows are deleted in batches, and at last the cursors and the group in one transaction. A run
     that is stopped can be repeated; until then the group can go on from its cursors, without the
     rows that are deleted. Retries come last. ``say`` is called with the number of rows so far.
-    Raises GroupActive while the group has a live consumer, also if one comes meanwhile.
+    Unless ``force``, raises GroupActive while the group has a live consumer, also if one comes
+    meanwhile.
     """
-    refuse_while_live(group)
     using, deleted = str(group._state.db), 0
+
+    def check() -> None:
+        if not force:
+            retrying(refuse_while_live, using, group)
+
+    check()
     ended = group.deliveries.using(group._state.db).filter(group=group.pk).ended()
     dead_letters, retries = _of_group(group, group.dead_letters, group.retries)
     of_group = f"`group_id` = {group.pk:d}"
@@ -45,17 +53,18 @@ def delete_group(group: ConsumerGroup, say: Callable[[int], None] = lambda rows:
         for count in delete_all(rows.order_by(), using, condition):
             deleted += count
             say(deleted)
-            refuse_while_live(group)
-    retrying(_end, using, group)
+            check()
+    retrying(_end, using, group, force)
 
 
-def _end(group: ConsumerGroup) -> None:
+def _end(group: ConsumerGroup, force: bool) -> None:
     with own_transaction(str(group._state.db)):
         # While the topic is locked the group gets no cursor, and without cursors it claims nothing.
         list(Topic.objects.using(group._state.db).select_for_update().filter(pk=group.topic_id))
         cursors, *others = belongings(group)
         cursors.delete()
-        refuse_while_live(group)
+        if not force:
+            refuse_while_live(group)
         for rows in others:
             rows.delete()
         ConsumerGroup.objects.using(group._state.db).filter(pk=group.pk).delete()

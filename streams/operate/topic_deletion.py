@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -127,13 +128,9 @@ class TopicDeletion:
         # deleted, and what came since.
         for partition in partitions:
             self._empty(partition, say)
-        clients = Consumer.objects.using(self.using).filter(group__topic=self.topic.pk)
-        if self.force:
-            retrying(clients.delete, self.using)
         for group in ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk):
-            delete_group(
-                group, lambda rows: say(str(ConsumerGroup._meta.verbose_name_plural), rows)
-            )
+            name = str(ConsumerGroup._meta.verbose_name_plural)
+            delete_group(group, partial(say, name), force=self.force)
         for rows in self._by_topic():
             self._delete(rows, say)
         retrying(self._end, self.using)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -497,3 +497,33 @@ def test_of_two_deletions_at_once_the_slower_one_succeeds_too(at):
     slower.close()
     slower.finish(overtaken)
     assert not Topic.objects.exists()
+
+
+def test_a_forced_deletion_goes_on_beside_a_consumer_that_registers_again():
+    topic = finished_topic()
+    group = ConsumerGroup.objects.get()
+
+    def register(name, rows):
+        defaults = {"lease_until": UtcNow(LEASE)}
+        Consumer.objects.update_or_create(defaults, client_id="1@2@3", group=group)
+
+    removal = TopicDeletion(topic, "default", force=True)
+    removal.close()
+    removal.finish(register)
+    assert not Topic.objects.exists()
+    assert not Consumer.objects.exists()
+
+
+def test_a_connection_that_is_lost_between_two_batches_ends_no_deletion():
+    finished_topic()
+    lost = OperationalError(2013, "Lost connection to server during query")
+
+    def lose(_statement):
+        raise lost
+
+    look = Once("FROM `ems_client`", lose)
+    with ExitStack() as after_a_batch:
+        group = ConsumerGroup.objects.get()
+        delete_group(group, lambda rows: after_a_batch.enter_context(statements(look)))
+    assert look.fired
+    assert not ConsumerGroup.objects.exists()

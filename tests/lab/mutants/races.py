@@ -319,9 +319,30 @@ RACES = [
     Mutant(
         "retries-deleted-of-a-group-that-has-a-consumer",
         "streams/operate/group_deletion.py",
-        "            say(deleted)\n            refuse_while_live(group)\n",
+        "            say(deleted)\n            check()\n",
         "            say(deleted)\n",
         "tests/commands/test_topics_groups.py::test_a_consumer_that_comes_while_its_group_is_deleted_keeps_it",
+    ),
+    Mutant(
+        "forced-deletion-stopped-by-a-consumer",
+        "streams/operate/topic_deletion.py",
+        "partial(say, name), force=self.force)",
+        "partial(say, name))",
+        "tests/guarantees/test_topic_lifecycle.py::test_a_forced_deletion_goes_on_beside_a_consumer_that_registers_again",
+    ),
+    Mutant(
+        "forced-deletion-stopped-by-a-consumer-at-its-end",
+        "streams/operate/group_deletion.py",
+        "        if not force:\n            refuse_while_live(group)\n        for",
+        "        refuse_while_live(group)\n        for",
+        "tests/guarantees/test_topic_lifecycle.py::test_a_forced_deletion_goes_on_beside_a_consumer_that_registers_again",
+    ),
+    Mutant(
+        "deletion-ended-by-a-lost-connection",
+        "streams/operate/group_deletion.py",
+        "            retrying(refuse_while_live, using, group)\n",
+        "            refuse_while_live(group)\n",
+        "tests/guarantees/test_topic_lifecycle.py::test_a_connection_that_is_lost_between_two_batches_ends_no_deletion",
     ),
     Mutant(
         "topic-deleted-twice",
