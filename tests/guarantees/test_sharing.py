@@ -23,8 +23,10 @@ from streams.consume.outcome.expire import expire
 from streams.deliver import calls, handling
 from streams.deliver.slot import UnreadSlot
 from streams.log.sequencer import sequence
-from streams.models import Consumer, Cursor, Delivery, RetryMessage, State
+from streams.models import Consumer, ConsumerGroup, Cursor, Delivery, RetryMessage, State
 from streams.observe.audit.walk import audit
+from streams.operate.acts.act import Consent
+from streams.operate.acts.replay import ReplayToGroup
 from streams.steps.sweep import sweep
 from streams.testing import advance
 from tests.consuming import LONG_AFTER, Process, consume_the_rest, given_back
@@ -53,7 +55,7 @@ class Hanging:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, in_thread: InThread, at: int = 0, **options: Any
     ) -> None:
-        monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
+        self._at = at
         self.began, self.end = threading.Event(), threading.Event()
         self.handled: list[int] = []
         self.fails = False
@@ -70,12 +72,15 @@ class Hanging:
 
         self.process = Process("mail")
         fill(tagged=at)
+        self._monkeypatch, self._in_thread = monkeypatch, in_thread
+        self._begin()
+
+    def _begin(self) -> None:
         # The calls before it do not make the claim give way.
-        if at:
-            monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0)
-        self.step = in_thread(self.process.worker.step)
+        self._monkeypatch.setattr(handling, "LONG_SECONDS", 3600.0 if self._at else 0.0)
+        self.step = self._in_thread(self.process.worker.step)
         assert self.began.wait(PATIENCE_SECONDS)
-        monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
+        self._monkeypatch.setattr(handling, "LONG_SECONDS", 0.0)
 
     def share(self) -> None:
         for one in self.process.held.all():
@@ -84,6 +89,14 @@ class Hanging:
     def finish(self) -> None:
         self.end.set()
         self.step.result(PATIENCE_SECONDS)
+
+    def replay(self) -> None:
+        """Replay all messages, and hang at the same one."""
+        self.began.clear()
+        self.end.clear()
+        every = ReplayToGroup.of({"from": "0", "to": "10"})
+        every.run(ConsumerGroup.objects.get(), "default", Consent("me"))
+        self._begin()
 
 
 Hang = Callable[..., Hanging]
@@ -332,6 +345,26 @@ def test_who_has_the_cursor_is_not_waited_for(hanging: Hanging, in_thread: InThr
     hanging.share()
     assert given_back() == [(1, 9)]
     hanging.finish()
+
+
+@pytest.mark.mysql
+def test_who_has_another_cursor_of_a_replay_by_key_is_not_waited_for(
+    hang: Hang, in_thread: InThread
+) -> None:
+    """It is settled under the locks of all cursors of the place."""
+    hanging = hang(5, ordered="key")
+    hanging.finish()
+    hanging.replay()
+    held = Delivery.objects.held()
+    with transaction.atomic():
+        list(Cursor.objects.filter(replay=0).select_for_update())
+        in_thread(hanging.share).result(PATIENCE_SECONDS)
+        assert held.get().progress == 0
+    hanging.share()
+    assert held.get().progress == 5
+    hanging.finish()
+    assert hanging.handled == [*range(10)] * 2
+    assert audit("default") == []
 
 
 @pytest.mark.mysql

@@ -278,12 +278,17 @@ def lock_held(delivery: Delivery) -> bool:
 
 
 def lock_cursor(delivery: Delivery, *, skip_locked: bool = False) -> Cursor | None:
-    """Lock and return the cursor that the delivery holds; None if an ordered group was reset."""
+    """Lock and return the cursor that the delivery holds; None if an ordered group was reset.
+
+    With ``skip_locked`` it waits for nobody: None, too, while others have a lock in the way.
+    """
     if delivery.group.by_key and delivery.kind == Kind.REPLAY:
         # What it holds is said on all cursors of the place, which are locked in this order.
         place = {"group": delivery.group_id, "partition": delivery.partition_id}
         rows = Cursor.objects.using(delivery.using).filter(**place).order_by("replay")
-        list(rows.select_for_update().values_list("pk"))
+        locked = list(rows.select_for_update(skip_locked=skip_locked).values_list("pk"))
+        if skip_locked and len(locked) < rows.count():
+            return None
     held = _held_cursor(delivery).select_for_update(skip_locked=skip_locked)
     return held.first()
 

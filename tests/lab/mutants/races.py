@@ -359,6 +359,22 @@ RACES = [
         "tests/guarantees/test_topic_lifecycle.py::test_of_two_deletions_at_once_the_slower_one_succeeds_too",
     ),
     Mutant(
+        "others-with-a-cursor-waited-for-by-who-shares",
+        SETTLE,
+        "select_for_update(skip_locked=skip_locked).values_list",
+        "select_for_update().values_list",
+        "tests/guarantees/test_sharing.py::test_who_has_another_cursor_of_a_replay_by_key_is_not_waited_for",
+        "mysql",
+    ),
+    Mutant(
+        "shared-without-the-lock-of-others",
+        SETTLE,
+        "if skip_locked and len(locked) < rows.count():",
+        "if False:",
+        "tests/guarantees/test_sharing.py::test_who_has_another_cursor_of_a_replay_by_key_is_not_waited_for",
+        "mysql",
+    ),
+    Mutant(
         "forwarded-twice-in-one-round",
         "streams/two_phase/forward.py",
         "if row.next_at and row.next_at > row.locked_at:",
