@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +49,7 @@ class Deaths:
         self._using = using
         self._look_at = 0.0
         self._unread: set[Path] = set()  # said once
+        self._groups: dict[Path, list[int]] = {}  # of the clients that have left these files
 
     def noticed(self) -> bool:
         """Tell, once in LOOK_SECONDS, whether a process has died. No statement is made."""
@@ -71,6 +72,7 @@ class Deaths:
         """
         done = 0
         with suppress(OSError):
+            self._groups = {path: ids for path, ids in self._groups.items() if path.exists()}
             for path in self._files():
                 with locked(path) as fd:
                     if fd is None:
@@ -80,7 +82,7 @@ class Deaths:
                     except NotOurs as why:
                         self._leave(path, why)
                         continue
-                    if self._end(left):
+                    if self._end(left, path):
                         path.unlink()
                         done += 1
         return done
@@ -102,10 +104,11 @@ class Deaths:
             extra=event("progress.unread", database=self._using),
         )
 
-    def _end(self, left: Left) -> bool:
+    def _end(self, left: Left, path: Path) -> bool:
         """End the claims of a process; return False if one of them could not be ended yet."""
         if not left.client_id:  # it has died before its first claim
             return True
+        groups = self._groups_of(left, path)
         found: list[Recovered] = []
         named = {noted.delivery for noted in left.slots}
         claims = _claims(left)
@@ -118,7 +121,8 @@ class Deaths:
                 ),
             ]
             # A claim whose commit was in flight at the death may have come meanwhile.
-            if not (all(ended) and self._none_in_flight(left)) or self._not_named(left, named):
+            over = all(ended) and self._none_in_flight(left, groups)
+            if not over or self._not_named(left, named):
                 return False
         mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
         retrying(mine.delete, self._using)
@@ -142,7 +146,19 @@ class Deaths:
         fresh = held.filter(progress=F("first_offset"), started_at=None).exclude(pk__in=named)
         return retrying(list, self._using, fresh.values_list("pk", "token"))
 
-    def _none_in_flight(self, left: Left) -> bool:
+    def _groups_of(self, left: Left, path: Path) -> list[int]:
+        """Return the groups that the first look at the file has found.
+
+        Later the rows of the client may be gone: a sweep deletes them, also while the commit of a
+        claim is in flight.
+        """
+        if path not in self._groups:
+            mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
+            groups = mine.values_list("group", flat=True)
+            self._groups[path] = retrying(list, self._using, groups)
+        return self._groups[path]
+
+    def _none_in_flight(self, left: Left, groups: Sequence[int]) -> bool:
         """Wait until each claim is committed or rolled back; return False if that takes too long.
 
         A claim of new messages holds its cursor until then, and no read sees it before. A retry
@@ -151,8 +167,6 @@ class Deaths:
         if not left.whole:
             return True
         cursors = Cursor.objects.using(self._using)
-        mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
-        groups = retrying(list, self._using, mine.values_list("group", flat=True))
         of_groups = cursors.filter(group__in=groups)
         every = retrying(list, self._using, of_groups.values_list("pk", flat=True))
         try:

@@ -44,7 +44,9 @@ from streams.models import (
     Message,
     RetryMessage,
     State,
+    UtcNow,
 )
+from streams.models.consumer import LEASE
 from streams.observe.audit.walk import audit
 from streams.process.deaths import Deaths
 from streams.process.shared import progress_file
@@ -654,10 +656,37 @@ def test_a_claim_that_stays_locked_is_left_to_the_next_look(
 
 
 @pytest.mark.mysql
-def test_a_claim_whose_commit_arrives_after_the_death_is_given_back(
-    second_connection: Callable[..., Session],
-) -> None:
+def test_a_claim_whose_commit_arrives_after_the_death_is_given_back(late: Session) -> None:
     """Until then no look sees it. It holds its cursor, and so the file stays."""
+    assert Deaths("default").recover() == 0
+    with late.active():
+        transaction.commit()
+    recover()
+    assert not Consumer.objects.exists()
+    assert retries() == {}
+    assert given_back() == [(0, 9)]
+
+
+@pytest.mark.mysql
+def test_a_claim_that_arrives_after_its_client_was_forgotten_is_given_back(late: Session) -> None:
+    deaths = Deaths("default")
+    assert deaths.recover() == 0
+    Consumer.objects.update(lease_until=UtcNow(-3 * LEASE))
+    sweep("default")
+    assert not Consumer.objects.exists()
+    assert deaths.recover() == 0
+    with late.active():
+        transaction.commit()
+    assert deaths.recover() == 1
+    assert retries() == {}
+    assert given_back() == [(0, 9)]
+    assert deaths.recover() == 0
+    assert deaths._groups == {}  # nothing is remembered of a file that is gone
+
+
+@pytest.fixture
+def late(second_connection: Callable[..., Session]) -> Session:
+    """The connection of a process that has died, on which the commit of a claim is in flight."""
     consumer("orders", group="work")(handle)
     send("g" * MANY)
     killed(_register_and_die)
@@ -667,13 +696,7 @@ def test_a_claim_whose_commit_arrives_after_the_death_is_given_back(
         client = Consumer.objects.get()
         claimer = Claimer(client.group, client.client_id, "worker", "default")
         assert claimer.claim(MANY, timedelta(minutes=1))
-    assert Deaths("default").recover() == 0
-    with late.active():
-        transaction.commit()
-    recover()
-    assert not Consumer.objects.exists()
-    assert retries() == {}
-    assert given_back() == [(0, 9)]
+    return late
 
 
 def _register_and_die() -> None:

@@ -90,7 +90,7 @@ DEATHS = [
     Mutant(
         "the-file-deleted-while-a-claim-is-left",
         LOOK,
-        "if not (all(ended) and self._none_in_flight(left)) or self._not_named(left, named):",
+        "if not over or self._not_named(left, named):",
         "if False:",
         f"{DYING}::test_a_claim_that_stays_locked_is_left_to_the_next_look",
         "mysql",
@@ -126,9 +126,18 @@ DEATHS = [
     Mutant(
         "a-claim-whose-commit-is-in-flight-forgotten",
         LOOK,
-        "(all(ended) and self._none_in_flight(left))",
+        "all(ended) and self._none_in_flight(left, groups)",
         "all(ended)",
         f"{DYING}::test_a_claim_whose_commit_arrives_after_the_death_is_given_back",
+        "mysql",
+    ),
+    # One lease after the end of its own, a sweep deletes the rows that name its groups.
+    Mutant(
+        "the-groups-of-a-process-forgotten-with-its-client",
+        LOOK,
+        "        if path not in self._groups:\n",
+        "        if True:\n",
+        f"{DYING}::test_a_claim_that_arrives_after_its_client_was_forgotten_is_given_back",
         "mysql",
     ),
     Mutant(
