@@ -18,6 +18,7 @@ import pytest
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.db.models import Model
 
 from streams.chaos.watching import watching
 from tests.sessions import Session
@@ -207,6 +208,15 @@ class Once:
             return execute(sql, *rest)
         self.fired = True
         return self._action(lambda: execute(sql, *rest))
+
+
+class Astray:
+    """A database router that sends everything of EMS to ``other``: EMS itself asks no router."""
+
+    def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
+        return "other" if model._meta.app_label == "ems" else None
+
+    db_for_write = db_for_read
 
 
 class Relay:

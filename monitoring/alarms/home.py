@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Prefetch
+
 from monitoring.models import AlarmChannel, AlarmRule
 from streams.conf import working_on
 from streams.database.each import ask_each
@@ -51,7 +53,8 @@ def copy_from_home(using: str) -> None:
 
 
 def _read(home: str) -> Iterator[Home]:
-    rules = list(AlarmRule.objects.using(home).prefetch_related("channels"))
+    channels = Prefetch("channels", AlarmChannel.objects.using(home))
+    rules = list(AlarmRule.objects.using(home).prefetch_related(channels))
     yield Home(
         list(AlarmChannel.objects.using(home).values(*OF_CHANNEL)),
         [{name: getattr(rule, name) for name in OF_RULE} for rule in rules],

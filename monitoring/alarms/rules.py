@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.db.models import Prefetch
 from django.utils.translation import gettext as _
 
 from monitoring.alarms.measured import Subject
@@ -59,7 +60,9 @@ class Rule:
 
 def rules(using: str) -> list[Rule]:
     """Return all rules by name, also those that are switched off."""
-    rows = AlarmRule.objects.using(using).prefetch_related("channels")
+    # With the name alone Django would ask the project's routers.
+    channels = Prefetch("channels", AlarmChannel.objects.using(using))
+    rows = AlarmRule.objects.using(using).prefetch_related(channels)
     found = {row.name: _of(row) for row in rows if row.metric in METRICS}
     for name in METRICS:
         found.setdefault(name, _default(name))

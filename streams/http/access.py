@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
-from django.db.models import Q
+from django.db.models import Prefetch, Q
 from django.http import HttpRequest
 from ninja.operation import Operation
 from ninja.security.base import AuthBase
@@ -21,7 +21,7 @@ from streams.database.remembered import Fresh
 from streams.http import rates
 from streams.http.problems import Problem
 from streams.http.threads import on_a_thread, refuse_if_busy
-from streams.models import ApiToken, UtcNow
+from streams.models import ApiRight, ApiToken, UtcNow
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest
 
@@ -194,9 +194,11 @@ def _find(prefix: str) -> tuple[bytes, Caller] | None:
     variable, and under WSGI, where each request has a loop, the web server's thread keeps them all.
     """
     until = time.monotonic() + conf.FRESH_SECONDS
-    tokens = ApiToken.objects.using(conf.database()).valid().filter(prefix=prefix)
+    using = conf.database()
+    tokens = ApiToken.objects.using(using).valid().filter(prefix=prefix)
     unnoted = Q(last_used_at=None) | Q(last_used_at__lte=UtcNow(-USED_EVERY))
-    token = tokens.annotate(unnoted=unnoted).prefetch_related("rights").first()
+    rights_there = Prefetch("rights", ApiRight.objects.using(using))
+    token = tokens.annotate(unnoted=unnoted).prefetch_related(rights_there).first()
     if token is None:
         return None
     if token.unnoted:  # type: ignore[attr-defined]  # of the annotation
@@ -206,4 +208,4 @@ def _find(prefix: str) -> tuple[bytes, Caller] | None:
         *(token.pk, token.name, token.prefix, token.created_by, token.owner),
         *(token.max_rate, token.max_holds, rights),
     )
-    return _known.keep(prefix, (bytes(token.hash), caller), until, conf.database())
+    return _known.keep(prefix, (bytes(token.hash), caller), until, using)

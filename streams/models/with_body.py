@@ -57,7 +57,8 @@ class WithBody(models.Model):
         if names is not None and asked:
             names += ["body_type", "size"]
             self.__dict__.pop("body", None)
-        super().refresh_from_db(using, names, from_queryset)
+        # Also a body that was deferred is where its row is: no router is asked.
+        super().refresh_from_db(using or self._state.db, names, from_queryset)
         if asked and "body" not in self.__dict__:
             raise DamagedBody
 

@@ -78,7 +78,7 @@ class TopicCopy:
         ends = dict(self._partitions().values_list("number", "next_offset"))
         for partition in partitions:
             if partition.next_offset > ends.get(partition.number, -1):
-                yield f"{partition} has come further on {there} than here."
+                yield f"{topic}/{partition.number} has come further on {there} than here."
         yield from self._other_groups(topic)
         prepared = PreparedRow.objects.using(self._target)
         if self._busy(topic) or prepared.filter(topic=topic.name, state__in=UNFINISHED).exists():

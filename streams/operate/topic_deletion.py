@@ -210,7 +210,9 @@ class TopicDeletion:
 
     def _lock(self) -> list[Partition]:
         list(Topic.objects.using(self.using).select_for_update().filter(pk=self.topic.pk))
-        rows = Partition.objects.using(self.using).filter(topic=self.topic.pk)
+        # With their topic: a later read of it would ask the project's routers.
+        rows = Partition.objects.using(self.using).select_related("topic")
+        rows = rows.filter(topic=self.topic.pk)
         return list(rows.select_for_update().order_by("number"))
 
     def _count_inbox(self, partition: Partition) -> int:

@@ -273,7 +273,7 @@ class TopicMove:
                 return  # begun by a run that was killed, or by one that is under way
             if last:  # it was given up: somebody has opened the topic again
                 moved_retries.release(self.topic.pk, self.source)
-                last.delete()
+                last.delete(using=self.source)
             self._token = uuid4().hex
             Move.objects.using(self.source).create(
                 name=self.topic.name,
@@ -368,7 +368,7 @@ class TopicMove:
             moved_retries.release(self.topic.pk, self.source)
             if access == _closed(move.access):  # otherwise somebody has set it meanwhile
                 self._set_access(Access(move.access))
-            move.delete()
+            move.delete(using=self.source)
 
     def _bar(self, move: Move) -> bool:
         """Make sure that the topic does not come to its target any more; False if it is there.

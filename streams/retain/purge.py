@@ -188,7 +188,8 @@ class Purge:
         with own_transaction(self.using):
             rows = Partition.objects.using(self.using).filter(pk=partition.pk)
             locked = rows.select_for_update().get()
-            new = purge_floor(locked, locked.topic, wanted, self.using)
+            topic = Topic.objects.using(self.using).get(pk=locked.topic_id)  # no router is asked
+            new = purge_floor(locked, topic, wanted, self.using)
             if new.messages:
                 rows.update(first_offset=new.offset)
         return new

@@ -412,6 +412,15 @@ def test_a_release_spends_no_attempt(api: Api) -> None:
     assert (offsets(again), again["attempt"]) == ([1, 2], 1)
 
 
+def test_a_receipt_is_looked_up_with_all_that_ends_its_delivery(api: Api) -> None:
+    """What is read later could be read elsewhere, by the project's routers."""
+    made(api)
+    fill(3)
+    (delivery,) = pulled(api)
+    later = named(delivery["receipt"]).delivery.get_deferred_fields()
+    assert not later & {"settled", "progress", "last_offset", "errors", "parked"}
+
+
 def test_a_receipt_without_a_token_takes_no_range_that_was_given_back(api: Api) -> None:
     made(api)
     fill(1)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
+from django.test import override_settings
 from django.urls import reverse
 from pytest_django import Settings
 
@@ -22,6 +23,7 @@ from streams.models import ApiRight, ApiToken
 from streams.models.token import matches
 from streams.operate.tokens import FORM, digest, revoke
 from tests.admin.conftest import As, action, as_role
+from tests.faults import Astray
 from tests.http.conftest import Api, MakeToken
 from tests.http.test_produce import ORDERS
 
@@ -257,6 +259,16 @@ def test_a_new_token_is_shown_once(api: Api, as_role: As) -> None:
     (entry,) = LogEntry.objects.all()
     assert "send:orders" in entry.get_change_message()
     assert found[2] not in entry.change_message
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_its_rights_are_read_where_it_is(make_token: MakeToken) -> None:
+    found = FORM.search(make_token("look"))
+    assert found
+    with override_settings(DATABASE_ROUTERS=[Astray()]):
+        known = access._find(found[1])
+    assert known
+    assert known[1].rights == {("look", "*")}
 
 
 def test_nobody_gives_a_right_that_he_has_not(as_role: As) -> None:

@@ -41,6 +41,7 @@ HOLDS_ALONE = "SELECT " + _HOLDS_ALONE.format(ids="0")
 RECEIPT_COLUMNS = (
     *("id", "group_id", "partition_id", "first_offset", "last_offset", "progress", "kind"),
     *("attempt", "client_id", "token", "state", "failed", "missing", "errors", "parked"),
+    "settled",
 )
 OF_RECEIPT = for_each_vendor(
     f"SELECT {', '.join(f'`{name}`' for name in RECEIPT_COLUMNS)}, `claimed_at`, {{now}}"  # noqa: S608

@@ -9,7 +9,7 @@ from streams import Outgoing, send_many
 from streams.models import ConsumerGroup, Message, Partition, Topic
 from streams.testing import drain
 from tests.broadcasting import files, offsets
-from tests.guarantees.test_routers import Astray
+from tests.faults import Astray
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
