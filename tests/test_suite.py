@@ -85,23 +85,33 @@ def test_what_only_a_server_can_run_is_not_given_to_sqlite(chosen) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_some_folders_run_on_each_server(chosen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "ON_EACH_SERVER", {"test_suite.py"})
-    assert chosen("sqlite", "mariadb", "mysql") == ["mariadb", "mysql"]
-    assert chosen("sqlite") == ["sqlite"]
+def test_in_some_folders_the_tests_and_their_cases_take_turns_between_the_servers(
+    chosen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "IN_TURNS", {"test_suite.py"})
+    turns = []
+    for case in range(3):
+        monkeypatch.setattr(tiers, "case_of", lambda item, case=case: case)
+        turns += chosen("sqlite", "mariadb", "mysql")
+        assert chosen("mysql", "mariadb", tier="all") == ["mysql", "mariadb"]
+        assert chosen("mariadb") == ["mariadb"]
+        assert chosen("sqlite") == ["sqlite"]
+    assert turns in (["mysql", "mariadb", "mysql"], ["mariadb", "mysql", "mariadb"])
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("case", range(3))
-def test_cases_of_one_test_take_turns_between_the_servers(
-    case: int, chosen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiers, "ON_EACH_SERVER", {"test_suite.py"})
-    monkeypatch.setattr(tiers, "IN_TURNS", {"test_suite.py"})
-    turn = ["mariadb"] if case % 2 else ["mysql"]
-    assert chosen("sqlite", "mariadb", "mysql") == turn
-    assert chosen("mysql", "mariadb", tier="all") == ["mysql", "mariadb"]
-    assert chosen("mariadb") == ["mariadb"]
+def test_the_commit_tier_has_samples_of_many_cases(chosen, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = []
+    for case in range(10):
+        monkeypatch.setattr(tiers, "case_of", lambda item, case=case: case)
+        there += [case] if chosen("mysql") else []
+        assert chosen("mysql", tier="all") == ["mysql"]
+    assert there == [0, 1, 2, 3, 6, 9]
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_it_has_all_cases_that_use_no_database(case: int, chosen) -> None:
+    assert chosen("sqlite", "mysql") == ["sqlite"]
 
 
 @pytest.mark.slow

@@ -90,6 +90,7 @@ def named(leg: Leg, what: str) -> dict[str, str]:
     return {name.split("::")[1]: found for name, found in leg.report[what].items()}
 
 
+@pytest.mark.exhaustive
 def test_what_hangs_in_a_test_or_its_fixtures_fails_alone(tmp_path: Path) -> None:
     leg = run(tmp_path, HANGING, 0.5)
     assert named(leg, "failed") == dict.fromkeys(

@@ -58,6 +58,7 @@ ONE_IS_ENOUGH = {
     # Workers of Celery, on a server as those that people run: their processes claim side by side.
     "celery_/test_broker.py": ON_A_SERVER,
     "celery_/test_broker_faults.py": ON_A_SERVER,
+    "celery_/test_hands.py": ON_A_SERVER,  # its writes, given up at each statement
     "chaos": ON_ANY,  # what chaos does with a test of a host project
     "chaos/test_planted_bugs.py": ON_THE_IDLER_SERVER,  # its kills
     "commands": ON_ANY,  # words around the same verbs
@@ -119,9 +120,12 @@ ONE_IS_ENOUGH = {
         )
     },
 }
-ON_EACH_SERVER = {"plans", "concurrency", "guarantees"}
-# Of these, in the commit tier, the cases of one test take turns between the servers.
-IN_TURNS = {"concurrency", "guarantees"}
+# Folders whose tests may end differently on each server. In the commit tier they take turns: one
+# server has a test, or a case of it, the other one the next.
+IN_TURNS = {"concurrency", "guarantees", "plans"}
+# In the commit tier a test that uses the database has its first cases and every third of the rest.
+FIRST_CASES = 3
+ONE_CASE_OF = 3
 SERVERS = ("mysql", "mariadb")
 # SQLite is for development. Also when all is run, it leaves to the servers what takes long here.
 LEFT_TO_SERVERS = {"concurrency", "guarantees", "http", "spark"}
@@ -149,11 +153,14 @@ def left_out(item: pytest.Item, markexpr: str) -> bool:
             return True
         if further:
             return "mariadb_11" not in marks
+        if is_no_sample(item):
+            return True
         if VENDOR == "sqlite" and len(possible) > 1 and not preferred:
             return "slow" in marks or not asks_for_every_database(item, marks)
-        if VENDOR in SERVERS and (case := case_in_turn(item, marks)) is not None:
+        if VENDOR in SERVERS and takes_turns(item, marks):
             servers = [name for name in SERVERS if name in possible]
-            return servers[case % len(servers)] != VENDOR
+            first = crc32(item.nodeid.partition("[")[0].encode())
+            return servers[(first + case_of(item)) % len(servers)] != VENDOR
     elif TIER == "all":
         on_one = preferred == ON_ANY or folder_of(item) in ON_ONE_ALWAYS
         if not on_one and "any_database" not in marks:
@@ -195,7 +202,7 @@ def preferred_databases(item: pytest.Item, marks: set[str]) -> tuple[str, ...]:
             return ONE_IS_ENOUGH[place]
     if "any_database" in marks or not _uses_the_database(item):
         return ON_ANY
-    return () if folder_of(item) in ON_EACH_SERVER else ON_A_SERVER
+    return () if folder_of(item) in IN_TURNS else ON_A_SERVER
 
 
 def asks_for_every_database(item: pytest.Item, marks: set[str]) -> bool:
@@ -203,16 +210,22 @@ def asks_for_every_database(item: pytest.Item, marks: set[str]) -> bool:
     return "every_database" in marks or "vendor" in _fixtures(item)
 
 
-def case_in_turn(item: pytest.Item, marks: set[str]) -> int | None:
-    """Return the number of a case of a test whose cases take turns; None: each server has it.
+def is_no_sample(item: pytest.Item) -> bool:
+    """Tell whether this is a case of a test of whose many cases the commit tier has others."""
+    case = case_of(item)
+    return case >= FIRST_CASES and bool(case % ONE_CASE_OF) and _uses_the_database(item)
 
-    With several parameters each value of one meets both servers.
-    """
+
+def takes_turns(item: pytest.Item, marks: set[str]) -> bool:
+    """Tell whether one server has this test, or this case of it, and another the next."""
     if folder_of(item) not in IN_TURNS or preferred_databases(item, marks):
-        return None
-    if asks_for_every_database(item, marks) or not hasattr(item, "callspec"):
-        return None
-    indices: dict[str, int] = item.callspec.indices
+        return False
+    return not asks_for_every_database(item, marks)
+
+
+def case_of(item: pytest.Item) -> int:
+    """Return the number of a case of a test, from 0; with several parameters, the sum of theirs."""
+    indices: dict[str, int] = item.callspec.indices if hasattr(item, "callspec") else {}
     return sum(indices.values())
 
 

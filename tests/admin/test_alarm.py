@@ -23,6 +23,7 @@ def ran(name: str, ago: timedelta) -> None:
     Step.objects.update_or_create(name=name, defaults={"last_run_at": UtcNow(-ago)})
 
 
+@pytest.mark.exhaustive
 def test_every_page_has_it_and_none_when_all_is_well(world, as_role):
     client = as_role("operator")
 

@@ -64,6 +64,7 @@ def test_flags_stand_at_their_times_also_in_a_zoom(tab: Tab, group: Any) -> None
     assert second == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.exhaustive
 def test_a_flag_leads_to_its_line_and_the_line_shows_its_flags(tab: Tab, group: Any) -> None:
     tab.go(page("group", group.pk) + "?refresh=off")
     tab.wait("#ems-chart-behind.ems-drawn")
@@ -77,6 +78,7 @@ def test_a_flag_leads_to_its_line_and_the_line_shows_its_flags(tab: Tab, group: 
     assert tab.ask("() => document.querySelectorAll('.ems-flag-alarm.ems-flag-on').length") == 0
 
 
+@pytest.mark.exhaustive
 def test_without_a_script_the_flags_of_the_server_are_there(
     open_tab: Callable[..., Tab], group: Any
 ) -> None:
@@ -86,6 +88,7 @@ def test_without_a_script_the_flags_of_the_server_are_there(
     assert tab.ask(NUMBERS) == ["1", "2", "3"]
 
 
+@pytest.mark.exhaustive
 def test_a_phone_shows_as_many_flags_as_there_are_side_by_side(
     open_tab: Callable[..., Tab],
 ) -> None:

@@ -65,6 +65,7 @@ def press(tab: Tab, text: str) -> None:
     tab.click(f'button:text-is("{text}")')
 
 
+@pytest.mark.exhaustive
 def test_an_alarm_is_acknowledged_and_resolves_and_its_webhook_gets_each_message_once(
     tab: Tab,
 ) -> None:

@@ -42,6 +42,7 @@ def test_it_goes_on_until_all_is_searched_and_keeps_what_it_has_found(
     assert places(tab) == ["orders/0@28", "orders/0@14", "orders/0@0"]
 
 
+@pytest.mark.exhaustive
 def test_it_ends_at_its_bound_and_goes_on_when_asked_to(
     small: None, tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +56,7 @@ def test_it_ends_at_its_bound_and_goes_on_when_asked_to(
     assert places(tab) == ["orders/0@28"]
 
 
+@pytest.mark.exhaustive
 def test_it_shows_how_far_it_is_and_is_stopped(small: None, tab: Tab) -> None:
     asked: list[Any] = []
 
@@ -75,6 +77,7 @@ def test_it_shows_how_far_it_is_and_is_stopped(small: None, tab: Tab) -> None:
     assert len(asked) == 3
 
 
+@pytest.mark.exhaustive
 def test_the_list_of_messages_opens_the_first_page_on_which_something_is(
     small: None, tab: Tab
 ) -> None:

@@ -145,6 +145,7 @@ AsynPool.on_job_ready, Hub._pop_ready = on_job_ready, pop_ready
 """
 
 
+@pytest.mark.exhaustive
 def test_a_task_whose_result_was_read_is_not_repeated(
     pool: Pool, spawn: Spawn, marks: Marks
 ) -> None:
@@ -167,6 +168,7 @@ def test_no_task_stays_in_the_worker_when_there_is_no_other_to_fetch(
     assert repeated(marks) == 0
 
 
+@pytest.mark.exhaustive
 @some(2, 100)
 def test_a_process_of_the_pool_is_killed(pool: Pool, marks: Marks, faults: int) -> None:
     child = pool.worker("-c", "2")
@@ -186,6 +188,7 @@ def one_retry() -> None:
     ConsumerGroup.objects.update(max_retries=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("one_retry")
 def test_a_task_that_kills_its_worker_is_dead_after_its_retries(pool: Pool, marks: Marks) -> None:
     """It is noted as begun before its process has it; what had not begun is not repeated."""
@@ -356,6 +359,7 @@ for n in itertools.count():
 """
 
 
+@pytest.mark.exhaustive
 @some(2, 10)
 def test_producers_are_killed_and_there_are_as_many_tasks_as_orders(
     pool: Pool, spawn: Spawn, faults: int

@@ -24,7 +24,6 @@ from tests.sessions import Session
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.mysql,
-    pytest.mark.every_database,
 ]
 
 

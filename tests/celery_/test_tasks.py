@@ -168,7 +168,10 @@ print("beat" if apps.is_installed("django_celery_beat") else "no beat")
 """
 
 
-@pytest.mark.parametrize(("preface", "said"), [("", "beat"), (WITHOUT, "no beat")])
+@pytest.mark.parametrize(
+    ("preface", "said"),
+    [pytest.param("", "beat", marks=pytest.mark.exhaustive), (WITHOUT, "no beat")],
+)
 def test_the_project_runs_with_and_without_celery(tmp_path: Path, preface: str, said: str) -> None:
     assert in_the_project(preface + CHECK, tmp_path).splitlines()[-1] == said
 

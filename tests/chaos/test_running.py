@@ -187,7 +187,7 @@ def test_a_process_counts_as_the_run_without_a_fault(
     chaos.run("book", lambda: attempt.read_text() == "1", processes=True)
 
 
-@pytest.mark.parametrize("by_admin", [False, True])
+@pytest.mark.parametrize("by_admin", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_message_that_may_be_tried_once_dies_with_its_process(chaos: Any, by_admin: bool) -> None:
     consumer("orders", group="book", atomic=True, max_retries=None if by_admin else 0)(book)
     send_many([Outgoing("orders", "A7"), Outgoing("orders", "A7")])
@@ -268,6 +268,7 @@ def clean(folder: Path) -> Any:
     return reset
 
 
+@pytest.mark.exhaustive
 def test_all_cuts_of_ten_statements_take_less_than_ten_seconds(chaos: Any) -> None:
     @consumer("orders", group="book", atomic=True)
     def handle(message: Any) -> None:

@@ -304,7 +304,13 @@ execute_from_command_line(["manage.py", "ems_consume", "--drain", *sys.argv[1:]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "forked"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.exhaustive),
+        pytest.param(("--processes", "1"), id="forked"),
+    ],
+)
 def test_nor_do_those_of_consumers(spawn: Spawn, options: tuple[str, ...]) -> None:
     assert "checked on []\n" in spawn(CHECKED, *options).succeed()
 

@@ -109,6 +109,7 @@ def test_its_processes_end_with_it(started: Child) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.django_db
 def test_a_message_that_is_sequenced_meanwhile_is_left(
     monkeypatch: pytest.MonkeyPatch, clean_registry: None

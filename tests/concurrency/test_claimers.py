@@ -81,6 +81,7 @@ def test_twelve_threads_on_one_cursor_are_served_fairly(stream: Stream, in_threa
     assert_fair_and_complete(CLAIMERS * EACH)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_twelve_claimers_in_four_processes_are_served_fairly(stream: Stream, spawn: Spawn) -> None:
     total = CLAIMERS * EACH

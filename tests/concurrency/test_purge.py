@@ -261,6 +261,7 @@ def test_two_purges_at_once_delete_each_message_once(stream: Stream, in_thread: 
     assert Message.objects.count() == 100
 
 
+@pytest.mark.exhaustive
 def test_a_consumer_that_works_while_it_is_purged_behind_misses_nothing(
     stream: Stream, in_thread: Threads
 ) -> None:

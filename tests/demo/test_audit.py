@@ -46,6 +46,7 @@ VERDICTS = {
 }
 
 
+@pytest.mark.exhaustive
 def test_the_audit_notices_each_kind_of_damage(demo_env: dict[str, str]) -> None:
     child = Child(started([sys.executable, "-c", SET_UP + SCENE, *VERDICTS], demo_env))
     try:

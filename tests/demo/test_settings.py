@@ -33,6 +33,7 @@ def ran(env: dict[str, str], *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_project_starts_with_empty_variables_as_without_them(demo_env: dict[str, str]) -> None:
     unset = {name: value for name, value in demo_env.items() if name not in VARIABLES}
     empty = unset | dict.fromkeys(VARIABLES, "")

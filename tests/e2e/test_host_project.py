@@ -28,10 +28,12 @@ def test_the_checks_of_the_host_say_nothing(host: HostProject) -> None:
     assert "no issues" in said or "keine" in said
 
 
+@pytest.mark.exhaustive
 def test_ems_needs_no_migration_in_the_host(host: HostProject) -> None:
     host.manage("makemigrations", "--check", "--dry-run")
 
 
+@pytest.mark.exhaustive
 def test_the_host_can_test_its_sends_with_drain(host: HostProject) -> None:
     host.manage("test")
 

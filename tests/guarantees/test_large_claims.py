@@ -241,6 +241,7 @@ def stage(request: pytest.FixtureRequest, spawn: Spawn, tmp_path: Path, ems_sett
     return Stage(spawn, tmp_path, request.param)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_kill_repeats_the_calls_of_a_second_and_loses_nothing(stage: Stage) -> None:
     stage.child.kill()
@@ -258,6 +259,7 @@ def test_a_kill_repeats_the_calls_of_a_second_and_loses_nothing(stage: Stage) ->
     assert max(seen.values()) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_stop_in_the_middle_gives_the_rest_back_and_repeats_nothing(stage: Stage) -> None:
     stage.child.terminate()

@@ -60,7 +60,7 @@ def cable(proxied: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
     whole.set()
 
 
-@pytest.mark.parametrize("body", ["quick", "slow"])
+@pytest.mark.parametrize("body", [pytest.param("quick", marks=pytest.mark.exhaustive), "slow"])
 def test_an_end_without_the_database_takes_no_longer_than_it_may(spawn, cable, ems_settings, body):
     ems_settings(DRAIN_SECONDS=1, POLL_SECONDS=0.05)
     send("orders", body)

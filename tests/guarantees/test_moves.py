@@ -588,7 +588,7 @@ def test_a_key_that_a_dead_letter_holds_here_does_not_keep_the_topic_from_moving
 
 @pytest.mark.timeout(600)  # audits grow with the topics of the sweep
 @strides(53, 3)
-@pytest.mark.parametrize("ordered", [False, "key"])
+@pytest.mark.parametrize("ordered", [pytest.param(False, marks=pytest.mark.exhaustive), "key"])
 def test_a_move_with_retries_may_be_killed_between_any_two_statements(stride, ordered):
     """Of a group by key, what is parked stays so: each key goes on in its order."""
     for point in count(1, stride):

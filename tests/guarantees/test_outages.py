@@ -436,7 +436,7 @@ def test_a_consumer_survives_a_restart_of_the_server(proxied, spawn, ems_setting
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("comes_back", [True, False])
+@pytest.mark.parametrize("comes_back", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_a_consumer_that_is_started_while_the_database_is_away_waits_for_it(
     proxied, spawn, monkeypatch, comes_back
 ):
@@ -593,7 +593,7 @@ def test_redis_may_go_away_and_come_back(spawn, ems_settings, relay):
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("how", ["refused", "silent"])
+@pytest.mark.parametrize("how", [pytest.param("refused", marks=pytest.mark.exhaustive), "silent"])
 def test_a_consumer_that_starts_without_redis_polls(spawn, ems_settings, relay, how):
     ems_settings(REDIS="redis", POLL_SECONDS=0.2)
     relay.stop() if how == "refused" else relay.silence()
@@ -625,7 +625,7 @@ def test_a_send_never_waits_for_a_dead_redis(ems_settings, relay, how):
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("how", ["refused", "silent"])
+@pytest.mark.parametrize("how", [pytest.param("refused", marks=pytest.mark.exhaustive), "silent"])
 def test_a_producer_ends_at_once_although_redis_is_dead(spawn, ems_settings, relay, how):
     ems_settings(REDIS="redis")
     relay.stop() if how == "refused" else relay.silence()

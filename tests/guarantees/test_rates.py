@@ -112,16 +112,17 @@ def run(
     return starts()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("rate", "options"),
     [
         ("10/s", {"kills": 2}),
-        pytest.param("60/s", {"kills": 4, "sleep": 0.1}, marks=pytest.mark.exhaustive),
-        pytest.param("400/s", {"kills": 2}, marks=pytest.mark.exhaustive),
-        pytest.param("50/s, burst=20", {"kills": 2, "batch": 10}, marks=pytest.mark.exhaustive),
+        ("60/s", {"kills": 4, "sleep": 0.1}),
+        ("400/s", {"kills": 2}),
+        ("50/s, burst=20", {"kills": 2, "batch": 10}),
         # A partition stands still when its holder is killed.
-        pytest.param("10/s", {"ordered": True, "fails": False}, marks=pytest.mark.exhaustive),
-        pytest.param("10/s", {"kills": 2, "atomic": True}, marks=pytest.mark.exhaustive),
+        ("10/s", {"ordered": True, "fails": False}),
+        ("10/s", {"kills": 2, "atomic": True}),
     ],
 )
 def test_no_second_has_more_starts_than_the_rate_and_its_burst(

@@ -165,10 +165,11 @@ def assert_all_arrived_in_order(receiver: Receiver, messages: int) -> None:
         assert of_key == sorted(of_key)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
     "kills",
-    [1, pytest.param(20, marks=pytest.mark.exhaustive)],
+    [1, 20],
 )
 def test_kills_of_consumer_and_broker_lose_nothing_and_keep_the_order_by_key(
     broker, kills, spawn: Spawn, ems_settings
@@ -245,6 +246,7 @@ def test_while_the_broker_is_away_nothing_is_spent_and_the_group_says_why_it_wai
     assert not any(audit("default"))
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_broker_holds_no_call_beyond_its_time(broker, spawn: Spawn, ems_settings):
     ems_settings(POLL_SECONDS=0.05)
     receiver = Receiver(broker)

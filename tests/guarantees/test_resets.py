@@ -251,7 +251,7 @@ call_command("ems_consume", "--start", "earliest")
 
 
 @pytest.mark.slow
-@ORDERED
+@pytest.mark.parametrize("ordered", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_consumers_that_run_and_die_lose_nothing_to_resets(
     spawn: Spawn, ems_settings: Callable[..., None], ordered: bool
 ) -> None:

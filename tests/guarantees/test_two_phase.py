@@ -835,6 +835,7 @@ def test_an_endpoint_that_is_down_spends_no_checks_and_is_paused(clean_registry:
     assert len(sent_keys()) == 20
 
 
+@pytest.mark.exhaustive
 def test_messages_that_are_never_answered_keep_no_other_waiting(clean_registry: None) -> None:
     """Of 200, six are answered with 500 and one never: time passes by the table, not by a clock."""
     bad = [f"A{number}" for number in (0, 1, 2, 3, 4, 70, 71)]

@@ -83,6 +83,7 @@ def test_a_skip_may_be_killed_between_any_two_statements() -> None:
             return
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mysql
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 def test_a_skip_whose_connection_breaks_at_any_statement_is_done_once(

@@ -160,6 +160,7 @@ def a_topic(partitions: int) -> None:
         Partition.objects.create(topic=topic, number=number)
 
 
+@pytest.mark.exhaustive
 def test_clients_and_consumers_share_a_group_while_the_server_is_killed(
     web: StartWeb, spawn: Spawn, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def test_a_port_in_use_is_told_in_a_line(spawn: Spawn) -> None:
     assert f"Cannot listen on 127.0.0.1:{port}" in child.text()
 
 
+@pytest.mark.exhaustive
 def test_processes_of_a_web_server_are_counted_together(
     spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ems_settings: Any
 ) -> None:

@@ -92,7 +92,9 @@ def random_days(seed: int, days: int = 3) -> None:
             )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 4))]
+)
 def test_hours_and_days_are_those_of_all_their_samples(connection: Any, seed: int) -> None:
     random_days(seed)
     expected = {**by_hand(Grain.HOUR), **by_hand(Grain.DAY)}

@@ -323,6 +323,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was_and_sends_nothing_twice(
     assert "was done before" in replay(spark, config)
 
 
+@pytest.mark.exhaustive
 def test_a_name_is_that_of_one_replay_and_another_topic_is_sent_by_its_own(
     spark: Any, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

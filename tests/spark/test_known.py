@@ -272,6 +272,7 @@ def query(frame: Any, checkpoint: Path) -> None:
     writer.start().awaitTermination()
 
 
+@pytest.mark.exhaustive
 def test_spark_keeps_the_id_and_says_the_end_of_the_last_batch(
     spark: Any, config: Config, tmp_path: Path
 ) -> None:

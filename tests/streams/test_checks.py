@@ -197,7 +197,9 @@ def test_a_pymysql_that_connects_by_itself_is_an_error(
     assert ("ems.E040" in ids(check_settings())) != is_enough
 
 
-@pytest.mark.parametrize("package", ["monitoring", "sparkjobs"])
+@pytest.mark.parametrize(
+    "package", ["monitoring", pytest.param("sparkjobs", marks=pytest.mark.exhaustive)]
+)
 def test_a_package_of_the_project_that_hides_one_of_ems_is_a_warning(
     tmp_path: Path, package: str
 ) -> None:

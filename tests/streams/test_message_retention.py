@@ -65,6 +65,7 @@ def warnings() -> list[str]:
     return [one.text for one in retention("default") if one.level == WARNING]
 
 
+@pytest.mark.exhaustive
 def test_new_tables_keep_messages_for_seven_days_and_migrate_says_so() -> None:
     call_command("migrate", "ems", "zero", verbosity=0)
     output = StringIO()

@@ -292,6 +292,7 @@ from streams import Outgoing, ReceivedMessage, asend, consumer, send, send_many
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_mypy_strict_takes_right_handlers_and_refuses_wrong_ones(tmp_path):
     pytest.importorskip("mypy")
