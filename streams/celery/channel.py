@@ -209,12 +209,15 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         exchange, key = exchange or "amq.direct", routing_key or ""
-        super().queue_unbind(queue, exchange, key, arguments, **kwargs)
+        self._unbind_here(queue, exchange, key)
+        if not self._is_box(queue):
+            self.bindings.remove(exchange=exchange, key=key, queue=queue)
+
+    def _unbind_here(self, queue: str, exchange: str, key: str) -> None:
+        super().queue_unbind(queue, exchange, key)
         if self._is_box(queue):
             box = self.engine.control.boxes[queue]
             box.bindings = {one for one in box.bindings if (one[0], one[2]) != (exchange, key)}
-        else:
-            self.bindings.remove(exchange=exchange, key=key, queue=queue)
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
@@ -224,15 +227,15 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             return super().queue_delete(queue, if_unused, if_empty, **kwargs)
         if if_empty and self._waiting(queue):
             return 0
-        for exchange, key, arguments in list(self.state.queue_bindings(queue)):
-            super().queue_unbind(queue, exchange, key, arguments)
+        for exchange, key, _arguments in list(self.state.queue_bindings(queue)):
+            self._unbind_here(queue, exchange, key)
         self.bindings.remove(queue=queue)
         return self._purge(queue)
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Delete an exchange, and no queue."""
         for key, _pattern, queue in list(self.state.exchanges.get(exchange, {}).get("table", ())):
-            self.queue_unbind(queue, exchange, key)
+            self._unbind_here(queue, exchange, key)
         self.bindings.remove(exchange=exchange)
         self.state.exchanges.pop(exchange, None)
 

@@ -22,12 +22,7 @@ from streams.conf import FRESH_SECONDS, MAX_BATCH
 from streams.database.elsewhere import elsewhere
 from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
-from streams.database.transactions import (
-    in_test_case,
-    in_transaction,
-    sees_the_past,
-    supports_other_connections,
-)
+from streams.database.transactions import can_commit_apart, in_transaction, sees_the_past
 from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
@@ -258,7 +253,7 @@ class Bindings:
         """
         using = self._naming.using
         work = partial(retrying, self._remove, using, of)
-        if in_transaction(using) and supports_other_connections(using) and not in_test_case(using):
+        if can_commit_apart(using):
             elsewhere(using, work)
         else:
             work()

@@ -31,7 +31,7 @@ def elsewhere(using: str, work: Callable[[], T]) -> T:
         finally:
             connections[using].close()
 
-    thread = Thread(target=copy_context().run, args=(run,), name="ems-topic", daemon=True)
+    thread = Thread(target=copy_context().run, args=(run,), name="ems-elsewhere", daemon=True)
     thread.start()
     thread.join()
     if failure:

@@ -51,6 +51,11 @@ def supports_other_connections(using: str) -> bool:
     return connections[using].vendor != "sqlite"
 
 
+def can_commit_apart(using: str) -> bool:
+    """Tell whether a transaction is open, and a second connection could commit beside it."""
+    return in_transaction(using) and supports_other_connections(using) and not in_test_case(using)
+
+
 @contextmanager
 def committing(using: str) -> Iterator[str]:
     """Commit what is done in the block, also where the project has AUTOCOMMIT off; yield ``using``.

@@ -11,12 +11,7 @@ from django.utils.translation import gettext as _
 from streams.conf import longest_name
 from streams.database.elsewhere import elsewhere
 from streams.database.retrying import retrying
-from streams.database.transactions import (
-    in_test_case,
-    in_transaction,
-    own_transaction,
-    supports_other_connections,
-)
+from streams.database.transactions import can_commit_apart, own_transaction
 from streams.errors import InvalidPartitions, TopicExists, UnknownTopic
 from streams.log.topics import announce_topic, forget
 from streams.models import Access, ConsumerGroup, Cursor, Mode, Partition, Topic
@@ -141,7 +136,7 @@ def add_partition(name: str, number: int, using: str) -> None:
                 _check(len(numbers) + 1, len(numbers))
                 _add(topic, [number], using)
 
-    if in_transaction(using) and supports_other_connections(using) and not in_test_case(using):
+    if can_commit_apart(using):
         elsewhere(using, lambda: retrying(work, using))
     else:
         retrying(work, using)

@@ -19,12 +19,7 @@ from streams import runtime_settings
 from streams.database.elsewhere import elsewhere
 from streams.database.sql import send as sql
 from streams.database.sql.dialect import execute, fetch, later
-from streams.database.transactions import (
-    in_test_case,
-    in_transaction,
-    sees_the_past,
-    supports_other_connections,
-)
+from streams.database.transactions import can_commit_apart, sees_the_past
 from streams.errors import InvalidMessage
 from streams.rules.dedup import MAX_WINDOW, hash_of
 from streams.rules.names import validated_key
@@ -114,7 +109,7 @@ def _make_sure(slot: DedupSlot, using: str) -> None:
         if not fetch(using, find, [slot.topic_id]):
             _insert(slot, using)
 
-    if not supports_other_connections(using) or in_test_case(using) or not in_transaction(using):
+    if not can_commit_apart(using):
         insert()
     elif sees_the_past(using) or not fetch(using, find, [slot.topic_id]):
         elsewhere(using, insert)
