@@ -113,10 +113,13 @@ def legs_of_databases(
     """Run the servers of --db; yield a leg for each, and why others are unavailable."""
     python = environments.full()
     # On a clean clone each leg would rewrite the assertions of all tests: one does it for all.
-    words = [python, "-m", "pytest", "--collect-only", *options.rest]
-    collection = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
-    with collection, servers_for(options, in_memory=True) as env:
-        collection.wait()
+    collection = None
+    if not options.rest:
+        words = [str(python), "-m", "pytest", "--collect-only"]
+        collection = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
+    with collection or contextlib.nullcontext(), servers_for(options, in_memory=True) as env:
+        if collection:
+            collection.wait()
         there = [db for db in LONGEST_FIRST if db == "sqlite" or url_variable(db) in env]
         there = [db for db in there if db in options.db]
         missing = [f"{db}: no server is available" for db in options.db if db not in there]
