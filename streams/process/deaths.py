@@ -147,10 +147,9 @@ class Deaths:
         return retrying(list, self._using, fresh.values_list("pk", "token"))
 
     def _groups_of(self, left: Left, path: Path) -> list[int]:
-        """Return the groups that the first look at the file has found.
+        """Return the groups that the first look at the file has found; none if that is unknown.
 
-        Later the rows of the client may be gone: a sweep deletes them, also while the commit of a
-        claim is in flight.
+        A sweep deletes the rows of the client, also while the commit of a claim is in flight.
         """
         if path not in self._groups:
             mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
@@ -167,7 +166,8 @@ class Deaths:
         if not left.whole:
             return True
         cursors = Cursor.objects.using(self._using)
-        of_groups = cursors.filter(group__in=groups)
+        # Whose rows are gone may have claimed for any group.
+        of_groups = cursors.filter(group__in=groups) if groups else cursors
         every = retrying(list, self._using, of_groups.values_list("pk", flat=True))
         try:
             free = self._lock(of_groups.select_for_update(skip_locked=True))

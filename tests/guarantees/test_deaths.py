@@ -684,6 +684,19 @@ def test_a_claim_that_arrives_after_its_client_was_forgotten_is_given_back(late:
     assert deaths._groups == {}  # nothing is remembered of a file that is gone
 
 
+@pytest.mark.mysql
+def test_so_is_one_that_nobody_looked_at_before_its_client_was_forgotten(late: Session) -> None:
+    Consumer.objects.update(lease_until=UtcNow(-3 * LEASE))
+    sweep("default")
+    assert not Consumer.objects.exists()
+    assert Deaths("default").recover() == 0
+    with late.active():
+        transaction.commit()
+    assert Deaths("default").recover() == 1
+    assert retries() == {}
+    assert given_back() == [(0, 9)]
+
+
 @pytest.fixture
 def late(second_connection: Callable[..., Session]) -> Session:
     """The connection of a process that has died, on which the commit of a claim is in flight."""

@@ -14,6 +14,14 @@ DYING = "tests/guarantees/test_deaths.py"
 
 DEATHS = [
     Mutant(
+        "whose-client-is-forgotten-has-no-groups",
+        LOOK,
+        "cursors.filter(group__in=groups) if groups else cursors",
+        "cursors.filter(group__in=groups)",
+        f"{DYING}::test_so_is_one_that_nobody_looked_at_before_its_client_was_forgotten",
+        "mysql",
+    ),
+    Mutant(
         "a-failure-not-noted",
         CALLS,
         "slot.end(ended, failed)",
