@@ -65,6 +65,9 @@ def _end(group: ConsumerGroup, force: bool) -> None:
         cursors.delete()
         if not force:
             refuse_while_live(group)
+        # A settlement holds its delivery until its retries and dead letters are written.
+        (deliveries,) = _of_group(group, group.deliveries)
+        list(deliveries.select_for_update().values_list("pk"))
         for rows in others:
             rows.delete()
         ConsumerGroup.objects.using(group._state.db).filter(pk=group.pk).delete()

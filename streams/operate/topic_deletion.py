@@ -128,7 +128,8 @@ class TopicDeletion:
         # deleted, and what came since.
         for partition in partitions:
             self._empty(partition, say)
-        for group in ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk):
+        groups = ConsumerGroup.objects.using(self.using).filter(topic=self.topic.pk)
+        for group in retrying(list, self.using, groups):
             name = str(ConsumerGroup._meta.verbose_name_plural)
             delete_group(group, partial(say, name), force=self.force)
         for rows in self._by_topic():

@@ -36,6 +36,7 @@ from streams.models import (
     DeadMessage,
     Message,
     Partition,
+    RetryMessage,
     SystemConfig,
     Topic,
     UtcNow,
@@ -48,7 +49,7 @@ from streams.operate.topic_deletion import TopicDeletion
 from streams.operate.topics import create, grow, retire
 from streams.testing import drain
 from tests.concurrency.locks import held_before, wait_until_one_waits
-from tests.consuming import registered
+from tests.consuming import Process, fail, registered
 from tests.faults import Guillotine, Once, statements
 from tests.rows import rows
 
@@ -512,6 +513,21 @@ def test_a_forced_deletion_goes_on_beside_a_consumer_that_registers_again():
     removal.finish(register)
     assert not Topic.objects.exists()
     assert not Consumer.objects.exists()
+
+
+@pytest.mark.mysql
+def test_a_forced_deletion_leaves_no_retry_of_a_call_that_ends_beside_it(in_thread):
+    consumer("orders", group="mail")(fail)
+    group = subscribe(registered("orders", "mail"), "default")
+    process = Process("mail")
+    send("orders", 1)
+    sequence("default")
+    with held_before(in_thread, "INSERT INTO `ems_retry_msg`", process.worker.step):
+        deletion = in_thread(partial(delete_group, group, force=True))
+        wait_until_one_waits(connection.settings_dict["NAME"], deletion)
+    deletion.result()
+    assert not ConsumerGroup.objects.exists()
+    assert not RetryMessage.objects.exists()
 
 
 def test_a_connection_that_is_lost_between_two_batches_ends_no_deletion():

@@ -333,9 +333,17 @@ RACES = [
     Mutant(
         "forced-deletion-stopped-by-a-consumer-at-its-end",
         "streams/operate/group_deletion.py",
-        "        if not force:\n            refuse_while_live(group)\n        for",
-        "        refuse_while_live(group)\n        for",
+        "        if not force:\n            refuse_while_live(group)\n",
+        "        refuse_while_live(group)\n",
         "tests/guarantees/test_topic_lifecycle.py::test_a_forced_deletion_goes_on_beside_a_consumer_that_registers_again",
+    ),
+    Mutant(
+        "retries-deleted-before-the-calls-that-write-them",
+        "streams/operate/group_deletion.py",
+        '        list(deliveries.select_for_update().values_list("pk"))\n',
+        "",
+        "tests/guarantees/test_topic_lifecycle.py::test_a_forced_deletion_leaves_no_retry_of_a_call_that_ends_beside_it",
+        "mysql",
     ),
     Mutant(
         "deletion-ended-by-a-lost-connection",
