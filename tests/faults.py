@@ -21,6 +21,7 @@ from django.db.backends.signals import connection_created
 from django.db.models import Model
 
 from streams.chaos.watching import watching
+from streams.routers import LABELS
 from tests.sessions import Session
 
 
@@ -211,10 +212,13 @@ class Once:
 
 
 class Astray:
-    """A database router that sends everything of EMS to ``other``: EMS itself asks no router."""
+    """A database router that sends all of EMS to another alias: EMS itself asks no router."""
+
+    def __init__(self, alias: str = "other") -> None:
+        self._alias = alias
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
-        return "other" if model._meta.app_label == "ems" else None
+        return self._alias if model._meta.app_label in LABELS else None
 
     db_for_write = db_for_read
 

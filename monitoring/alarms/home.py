@@ -12,8 +12,8 @@ from typing import Any
 
 from django.db.models import Prefetch
 
+from monitoring.alarms.rules import tell_these
 from monitoring.models import AlarmChannel, AlarmRule
-from streams.conf import working_on
 from streams.database.each import ask_each
 from streams.database.retrying import retrying
 from streams.database.transactions import own_transaction
@@ -63,12 +63,13 @@ def _read(home: str) -> Iterator[Home]:
 
 
 def _write(home: Home, using: str) -> None:
-    with own_transaction(using), working_on(using):
+    with own_transaction(using):
         channels = _same(AlarmChannel, home.channels, using, ADDRESS)
         for name, rule in _same(AlarmRule, home.rules, using).items():
             told = {channel.name for channel in rule.channels.using(using)}
             if told != home.told[name]:
-                rule.channels.set([channels[one] for one in home.told[name] if one in channels])
+                told_now = (channels[one] for one in home.told[name] if one in channels)
+                tell_these(rule, told_now, using)
 
 
 def _same(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from django.db.models import Q
+from django.db.models import Prefetch, Q
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -111,7 +111,8 @@ class SearchPage(FiguresPage):
 
     def _rows(self, condition: Q) -> Any:
         rows = Message.objects.using(self.using).filter(condition).defer("body", "headers")
-        return own_rows(rows, self.using).prefetch_related("partition__topic")
+        partitions = Partition.objects.using(self.using).select_related("topic")
+        return own_rows(rows, self.using).prefetch_related(Prefetch("partition", partitions))
 
     def render(self, request: Any, figures: Mapping[str, Any]) -> Any:
         asked = request.GET.copy()

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.db import Error, InterfaceError, OperationalError, connections
+from django.db.models import Model
 from django.utils.formats import number_format
 
 from streams import body as bodies
@@ -38,7 +40,7 @@ from streams.management.checking import CheckedUnconnected
 from streams.models import IMMEDIATE, ConsumerGroup, DeadMessage, Message
 from streams.nouns.noun import Noun, NounEncoder
 from streams.observe.mysql_server import models
-from streams.sharding import alias_of, aliases
+from streams.sharding import alias_of, aliases, home_of
 
 UNKNOWN = "–"
 CLEAR_LINE = "\r\x1b[K"
@@ -118,6 +120,21 @@ class StreamsCommand(CheckedUnconnected):
         """Whether manage.py runs the command, and not ``call_command``."""
         return bool(getattr(self, "_called_from_command_line", False))
 
+    @property
+    def home(self) -> str:
+        """The alias of what is the same for all shards; their own rows are copies of it."""
+        return home_of(self.using)
+
+    def validate(self, row: Model, using: str, **options: Any) -> None:
+        """Raise CommandError if the row could not be saved on ``using``; see ``full_clean``."""
+        row._state.db = using
+        try:
+            # Django asks the project's routers where the other rows are.
+            with working_on(using):
+                row.full_clean(**options)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+
     def named_topic(self, options: Mapping[str, Any]) -> str | None:
         """Return the topic that the arguments name, or None."""
         topic = options.get("topic")
@@ -149,7 +166,7 @@ class StreamsCommand(CheckedUnconnected):
         if options.get("all_databases"):
             self._run_everywhere(options)
             return
-        with working_on(self.using), committing(self.using):
+        with working_on(self.using), committing(self.using), committing(self.home):
             self.run(**options)
 
     def _run_everywhere(self, options: dict[str, Any]) -> None:

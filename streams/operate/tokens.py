@@ -44,6 +44,8 @@ def issue(token: ApiToken, rights: Iterable[ApiRight], using: str) -> str:
             with own_transaction(using):
                 token.save(using=using, force_insert=True)
                 for right in rights:
+                    # Set before the relation: otherwise Django would ask the project's routers.
+                    right._state.db = using
                     right.token = token
                     right.save(using=using, force_insert=True)
         except IntegrityError:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError
+from pytest_django import Settings
 
 from streams import Decision
 from streams.log.topics import forget
 from streams.models import Access, CheckEndpoint, PreparedRow, PreparedState, Topic, UtcNow
+from streams.routers import StreamsRouter
 from tests.commands.conftest import Run
 from tests.preparing import CHECKER, answering, answers, held, row, sent_keys
 
@@ -129,3 +131,17 @@ def test_endpoints_are_made_tested_and_removed(run: Run, monkeypatch: pytest.Mon
     run("ems_prepared", "remove", CHECKER)
     with pytest.raises(CommandError, match="no check endpoint"):
         run("ems_prepared", "remove", CHECKER)
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_endpoints_are_those_of_the_one_database(
+    run: Run, ems_settings: Any, settings: Settings
+) -> None:
+    ems_settings(SHARDS={"clicks": "other"})
+    settings.DATABASE_ROUTERS = [StreamsRouter()]
+    made = ("endpoint", CHECKER, "--url", "https://example.com/check", "--database", "other")
+    run("ems_prepared", *made)
+    run("ems_prepared", *made, "--off")
+    assert not CheckEndpoint.objects.using("default").get().enabled
+    run("ems_prepared", "remove", CHECKER, "--database", "other")
+    assert not CheckEndpoint.objects.using("default").exists()

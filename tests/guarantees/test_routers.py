@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from django.core.management import call_command
 from django.test import override_settings
+from django.urls import reverse
 
 from streams import Outgoing, Retry, consumer, send_many
 from streams.errors import GroupActive
 from streams.models import (
+    ApiRight,
     Consumer,
     ConsumerGroup,
     Cursor,
@@ -97,6 +102,24 @@ def test_a_body_that_was_deferred_is_read_where_its_row_is(group):
     row = Message.objects.using("default").defer("body").get(offset=1)
     with override_settings(DATABASE_ROUTERS=[Astray()]):
         assert row.body == b"1"
+
+
+def test_a_token_is_issued_and_listed_where_it_is():
+    out = StringIO()
+    with override_settings(DATABASE_ROUTERS=[Astray()]):
+        call_command("ems_tokens", "create", "shop", "--right", "send:orders", stdout=StringIO())
+        call_command("ems_tokens", "list", stdout=out)
+    assert "send:orders" in out.getvalue()
+    assert ApiRight.objects.using("default").exists()
+
+
+def test_a_search_shows_the_topic_where_it_is(group, admin_client):
+    found = Message.objects.using("default").get(offset=1)
+    with override_settings(DATABASE_ROUTERS=[Astray()]):
+        page = reverse("admin:ems_monitoring_overview_search") + f"?q={found.pk}"
+        response = admin_client.get(page)
+    assert [hit.id for hit in response.context["hits"]] == [found.pk]
+    assert "orders/0" in response.content.decode()
 
 
 def test_a_move_is_given_up_where_it_was_begun():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.core.management import CommandError, call_command
 from django.db import OperationalError, connections
 from django.urls import reverse
 from django.utils import timezone
@@ -17,6 +19,8 @@ from monitoring.alarms.rules import find_rule, mute
 from monitoring.alarms.texts import lines
 from monitoring.models import Alarm, AlarmChannel, AlarmNotification, AlarmRule
 from monitoring.pages import alarms
+from streams.routers import StreamsRouter
+from tests.faults import Astray
 from tests.monitoring.alarming import Dial
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"], transaction=True)
@@ -30,9 +34,9 @@ def sharded(ems_settings: Any) -> AlarmChannel:
     return AlarmChannel.objects.create(name="ops", kind="email", recipients="a@example.com")
 
 
-@pytest.mark.parametrize("routers", [[], ["streams.routers.StreamsRouter"]])
+@pytest.mark.parametrize("routers", [[], [StreamsRouter()], [Astray("default")]])
 def test_an_alarm_of_a_shard_is_told_by_the_rules_and_channels_of_the_one_database(
-    sharded: AlarmChannel, monkeypatch: pytest.MonkeyPatch, settings: Settings, routers: list[str]
+    sharded: AlarmChannel, monkeypatch: pytest.MonkeyPatch, settings: Settings, routers: list[Any]
 ) -> None:
     settings.DATABASE_ROUTERS = routers
     more = AlarmChannel.objects.create(name="more", kind="email", recipients="c@example.com")
@@ -46,6 +50,35 @@ def test_an_alarm_of_a_shard_is_told_by_the_rules_and_channels_of_the_one_databa
     assert alarm.threshold == 5
     assert "Database: other" in lines(alarm, "")
     assert not Alarm.objects.using("default").exists()
+
+
+@pytest.mark.parametrize("routers", [[], [StreamsRouter()]])
+def test_a_command_changes_the_one_database_whatever_topic_or_database_it_names(
+    sharded: AlarmChannel, settings: Settings, routers: list[Any]
+) -> None:
+    settings.DATABASE_ROUTERS = routers
+
+    def run(*words: str) -> None:
+        call_command("ems_alarms", *words, stdout=StringIO())
+
+    copy_from_home("other")
+    # The rule has another id than its copy.
+    AlarmRule.objects.create(name="gone", metric="lag").delete()
+    run("set", "slow", "--metric", "lag", "--topic", "clicks", "--channel", "ops")
+    assert find_rule("slow", "default").channels == frozenset([sharded.pk])
+    copy_from_home("other")
+    copy = AlarmChannel.objects.using("other").get()
+    assert find_rule("slow", "other").channels == frozenset([copy.pk])
+    run("set", "slow", "--topic", "clicks", "--threshold", "9")
+    assert find_rule("slow", "default").threshold == 9
+    with pytest.raises(CommandError, match="no channel 'nobody'"):
+        run("set", "quick", "--metric", "lag", "--channel", "nobody")
+    assert not AlarmRule.objects.using("default").filter(name="quick").exists()
+    run("set", "slow", "--topic", "clicks", "--channel", "any")
+    assert find_rule("slow", "default").channels is None
+    run("remove", "ops", "--database", "other")
+    assert not AlarmChannel.objects.using("default").exists()
+    assert AlarmChannel.objects.using("other").get() == copy  # until it follows
 
 
 def test_the_copy_follows_and_keeps_how_its_own_notifications_went(sharded: AlarmChannel) -> None:

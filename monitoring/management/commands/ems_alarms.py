@@ -6,13 +6,12 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from django.db.models import Model
 
 from monitoring.alarms import firing
 from monitoring.alarms.delivering import send_test
-from monitoring.alarms.rules import find_rule, mute, rules, told_by_these_alone
+from monitoring.alarms.rules import find_rule, mute, rules, tell_these, told_by_these_alone
 from monitoring.alarms.texts import figure
 from monitoring.models import (
     Alarm,
@@ -24,6 +23,7 @@ from monitoring.models import (
     Operator,
     Severity,
 )
+from streams.database.transactions import own_transaction
 from streams.management.base import (
     StreamsCommand,
     add_limit,
@@ -31,7 +31,6 @@ from streams.management.base import (
     from_environment,
     positive,
 )
-from streams.sharding import home_of
 
 ANY = "any"
 
@@ -125,11 +124,6 @@ class Command(StreamsCommand):
             ),
         )
 
-    @property
-    def home(self) -> str:
-        """The alias of the rules and channels, which those of other databases are copies of."""
-        return home_of(self.using)
-
     def do_rules(self, **options: Any) -> None:
         columns = ("rule", "metric", "enabled", "severity", "topic", "group", "operator")
         self.show(
@@ -202,10 +196,12 @@ class Command(StreamsCommand):
             row.remind_hours = options["remind"]
         if options["on"] or options["off"]:
             row.enabled = options["on"]
-        self._save(row)
-        if options["channel"]:
-            names = [name for name in options["channel"] if name != ANY]
-            row.channels.set([self._channel(name) for name in names])
+        names = options["channel"] or []
+        channels = [self._channel(name) for name in names if name != ANY]
+        with own_transaction(self.home):
+            self._save(row)
+            if names:
+                tell_these(row, channels, self.home)
         self.tell(f"set: {rule}", rule=rule)
 
     def do_unset(self, *, rule: str, **options: Any) -> None:
@@ -234,7 +230,7 @@ class Command(StreamsCommand):
         if names := told_by_these_alone([row], self.home):
             text = "The rule %s tells no other channel: choose one for it first."
             raise CommandError(text % ", ".join(names))
-        row.delete()
+        row.delete(using=self.home)
         self.tell(f"removed: {channel}", channel=channel)
 
     def do_test(self, *, channel: str, **options: Any) -> None:
@@ -249,9 +245,5 @@ class Command(StreamsCommand):
         return found
 
     def _save(self, row: Model) -> None:
-        row._state.db = self.home
-        try:
-            row.full_clean()
-        except ValidationError as error:
-            raise CommandError(" ".join(error.messages)) from error
+        self.validate(row, self.home)
         row.save(using=self.home)

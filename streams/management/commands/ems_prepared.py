@@ -6,7 +6,6 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from streams import body as bodies
@@ -15,7 +14,6 @@ from streams.management.acts import ActVerbs
 from streams.management.base import add_limit, from_environment
 from streams.models import CheckEndpoint, Dialect, PreparedRow, PreparedState
 from streams.models.prepared import of_key
-from streams.sharding import home_of
 from streams.two_phase.asking import ask_about_nothing
 
 STATES = [state.lower() for state in PreparedState.values]
@@ -121,7 +119,7 @@ class Command(ActVerbs):
 
     def do_endpoints(self, **options: Any) -> None:
         columns = ("endpoint", "to", "dialect", "enabled", "failures", "paused_until", "error")
-        rows = CheckEndpoint.objects.using(home_of(self.using)).order_by("name")
+        rows = CheckEndpoint.objects.using(self.home).order_by("name")
         self.show(
             columns,
             (
@@ -134,7 +132,7 @@ class Command(ActVerbs):
         )
 
     def do_endpoint(self, *, endpoint: str, **options: Any) -> None:
-        row = CheckEndpoint.objects.using(home_of(self.using)).filter(name=endpoint).first()
+        row = CheckEndpoint.objects.using(self.home).filter(name=endpoint).first()
         row = row or CheckEndpoint(name=endpoint)
         for option in ("url", "secret"):
             if options[option] is not None:
@@ -145,16 +143,12 @@ class Command(ActVerbs):
             row.allow_private = options["allow_private"]
         if options["on"] or options["off"]:
             row.enabled = options["on"]
-        row._state.db = self.using
-        try:
-            row.full_clean()
-        except ValidationError as error:
-            raise CommandError(" ".join(error.messages)) from error
-        row.save(using=home_of(self.using))
+        self.validate(row, self.home)
+        row.save(using=self.home)
         self.tell(f"set: {endpoint}", endpoint=endpoint)
 
     def do_remove(self, *, endpoint: str, **options: Any) -> None:
-        self._endpoint(endpoint).delete()
+        self._endpoint(endpoint).delete(using=self.home)
         self.tell(f"removed: {endpoint}", endpoint=endpoint)
 
     def do_test(self, *, endpoint: str, **options: Any) -> None:
@@ -169,7 +163,7 @@ class Command(ActVerbs):
         return row
 
     def _endpoint(self, name: str) -> CheckEndpoint:
-        found = CheckEndpoint.objects.using(home_of(self.using)).filter(name=name).first()
+        found = CheckEndpoint.objects.using(self.home).filter(name=name).first()
         if found is None:
             raise CommandError(f"There is no check endpoint {name!r}.")
         return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
+from django.db.models import Prefetch
 
 from streams.management.base import StreamsCommand, positive
 from streams.models import ApiToken
-from streams.models.token import HOLDS
+from streams.models.token import HOLDS, ApiRight
 from streams.operate.tokens import expiry, issue, revoke, right_of
 
 
@@ -50,17 +50,14 @@ class Command(StreamsCommand):
             max_rate=options["rate"],
             max_holds=options["holds"] or HOLDS,
         )
-        token._state.db = self.using
-        try:
-            token.full_clean(exclude=["expires_at"])
-        except ValidationError as error:
-            raise CommandError(" ".join(error.messages)) from error
+        self.validate(token, self.using, exclude=["expires_at"])
         text = issue(token, rights, self.using)
         self.tell(text, name=name, prefix=token.prefix, token=text)
 
     def do_list(self, **options: Any) -> None:
         found = ApiToken.objects.using(self.using)
         rows = found.all() if options["all"] else found.valid()
+        rights = Prefetch("rights", ApiRight.objects.using(self.using))
         columns = ("name", "prefix", "rights", "created_by", "created_at", "expires_at")
         more = ("last_used_at", "revoked_at", "max_rate", "max_holds")
         self.show(
@@ -70,7 +67,7 @@ class Command(StreamsCommand):
                     *(row.name, row.prefix, ", ".join(sorted(map(str, row.rights.all())))),
                     *(getattr(row, name) for name in (*columns[3:], *more)),
                 )
-                for row in rows.order_by("name", "pk").prefetch_related("rights")
+                for row in rows.order_by("name", "pk").prefetch_related(rights)
             ),
         )
 
