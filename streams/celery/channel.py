@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from django.db import connections
+from django.db import Error, connections
 from kombu.transport import virtual
 
-from streams.celery.control import Binding, Bindings
+from streams.api import Outgoing
+from streams.celery.control import Binding, Bindings, Mailbox, Post
 from streams.celery.engine import Engine, Intake, running
 from streams.celery.envelope import Payload, id_of, is_task, outgoing
 from streams.celery.naming import GROUP, Naming
 from streams.celery.purging import purge
 from streams.database.elsewhere import elsewhere
+from streams.database.retrying import PATIENCE, retrying
 from streams.database.transactions import (
+    can_commit_apart,
     in_test_case,
     in_transaction,
     supports_other_connections,
 )
-from streams.errors import TaskRefused, UnknownTopic
+from streams.errors import SendOutcomeUnknown, TaskRefused, UnknownTopic
 from streams.log.lag import lags
 from streams.log.topics import resolve
 from streams.logs import event
-from streams.models import ConsumerGroup, Message, Topic
-from streams.produce.send import send
+from streams.models import Consumer, ConsumerGroup, Message, Topic
+from streams.produce.send import send, send_many
 
+Ts = TypeVarTuple("Ts")
 logger = logging.getLogger("streams.celery")
 
-# Exchanges of events: only processes read them.
-EVENTS = {"celeryev"}
+# How the exchanges of events, and of commands and their replies, end: only processes read them.
+ONLY_FOR_PROCESSES = ("celeryev", ".pidbox")
 TRANSIENT = 1  # a delivery mode: the message need not outlive the broker
+
+# Who sends outside a task waits so long for a database that is away; a task waits longer, since
+# what follows on it would be lost.
+PATIENCE_SECONDS = 1.0
 
 # Tags of messages that were not claimed are negative.
 _unclaimed = count(-1, -1)
@@ -66,12 +75,20 @@ class Deliveries(virtual.QoS):  # type: ignore[misc]
         """Do nothing: the intake has the tag since the message was handed over."""
 
     def ack(self, delivery_tag: int) -> None:
+        self.channel.posts.pop(delivery_tag, None)
         self._end(delivery_tag, lambda hands: hands.ack(delivery_tag))
 
     def reject(self, delivery_tag: int, requeue: bool = False) -> None:
+        box, post = self.channel.posts.pop(delivery_tag, (None, None))
+        if box and post and requeue:
+            box.put_back(post)
+            self.channel.connection.signal()
         self._end(delivery_tag, lambda hands: hands.reject(delivery_tag, requeue=requeue))
 
     def restore_unacked(self) -> list[Any]:
+        for box, post in reversed(list(self.channel.posts.values())):
+            box.put_back(post)
+        self.channel.posts.clear()
         for tag in list(self.channel.intake.out):
             self._end(tag, lambda hands, tag=tag: hands.give_back_one(tag))
         return []
@@ -102,6 +119,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         super().__init__(connection, **kwargs)
         self.intake = Intake()
         self.no_ack: set[str] = set()
+        # What this channel has of the queues of processes, by tag.
+        self.posts: dict[int, tuple[Mailbox, Post]] = {}
         self._brief: set[str] = set()  # queues of tasks that were declared as not durable
         self._counts = True
 
@@ -131,10 +150,24 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if options.get("auto_delete") or options.get("exclusive"):
             self._new_box(queue)
         else:
-            for topic in self.naming.topics(queue):
-                resolve(topic, self.naming.using, create=True)
+            self._make(self.naming.topics(queue))
             # Tasks may be sent to it: they must not get lost, though its messages may.
             (self._brief.discard if options.get("durable", True) else self._brief.add)(queue)
+
+    def _make(self, topics: list[str]) -> None:
+        using = self.naming.using
+
+        def make() -> None:
+            for topic in topics:
+                resolve(topic, using, create=True)
+
+        try:
+            self._patiently(make)
+        except Error:
+            # The open transaction has failed, and what Celery sends now may be no part of it.
+            if not can_commit_apart(using):
+                raise
+            elsewhere(using, make)
 
     def _new_box(self, queue: str) -> None:
         if not self._is_box(queue):
@@ -195,7 +228,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             _key, pattern, _queue = self.typeof(exchange).prepare_bind(queue, exchange, key, None)
             self.engine.control.boxes[queue].bindings.add((exchange, kind, key, pattern))
         else:
-            self.bindings.add(Binding(exchange, kind, key, queue))
+            self._patiently(self.bindings.add, Binding(exchange, kind, key, queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:
         """Do nothing more: queue_bind() has noted it."""
@@ -225,16 +258,20 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         """Delete a queue of this process; of one of tasks, what binds it and what waits in it."""
         if self._is_box(queue):
             return super().queue_delete(queue, if_unused, if_empty, **kwargs)
-        if if_empty and self._waiting(queue):
+        if (if_empty and self._waiting(queue)) or (if_unused and self._is_read(queue)):
             return 0
         for exchange, key, _arguments in list(self.state.queue_bindings(queue)):
             self._unbind_here(queue, exchange, key)
         self.bindings.remove(queue=queue)
-        return self._purge(queue)
+        # What has come to an empty queue since then is to be kept, too.
+        return 0 if if_empty else self._purge(queue)
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         """Delete an exchange, and no queue."""
-        for key, _pattern, queue in list(self.state.exchanges.get(exchange, {}).get("table", ())):
+        table = self.state.exchanges.get(exchange, {}).get("table", ())
+        if if_unused and (table or self.bindings.has(exchange)):
+            return
+        for key, _pattern, queue in list(table):
             self._unbind_here(queue, exchange, key)
         self.bindings.remove(exchange=exchange)
         self.state.exchanges.pop(exchange, None)
@@ -250,33 +287,55 @@ class Channel(virtual.Channel):  # type: ignore[misc]
     def basic_publish(
         self, message: Payload, exchange: str, routing_key: str, **kwargs: Any
     ) -> None:
+        self._patiently(self._publish, message, exchange, routing_key)
+
+    def _patiently(self, work: Callable[[*Ts], None], *args: *Ts) -> None:
+        """Do it again for a while, outside a transaction, while the database is away."""
+        token = PATIENCE.set(PATIENCE.get() if _request() else PATIENCE_SECONDS)
+        try:
+            retrying(work, self.naming.using, *args)
+        finally:
+            PATIENCE.reset(token)
+
+    def _publish(self, message: Payload, exchange: str, routing_key: str) -> None:
+        """Send to all places or to none: all that is written is one statement or transaction."""
         info = message["properties"].setdefault("delivery_info", {})
         info.update(exchange=exchange or "", routing_key=routing_key or "")
         task = is_task(message)
-        queues = self._queues_of(exchange, routing_key, is_task=task)
+        queues = self._queues_of(exchange, routing_key, message, is_task=task)
         continues = task and _continues(message)
         apart = continues and self._is_apart()
-        if self._is_for_processes(message, exchange, queues, is_task=task):
-            self._say(message, apart=apart)
-        elif not queues and task:
+        is_said = self._is_for_processes(message, exchange, queues, is_task=task)
+        priority = message["properties"].get("priority")
+        ones = [outgoing(self.naming.topic(queue, priority), message) for queue in queues]
+        if not is_said and not queues and task:
             raise _refused(exchange, routing_key)
-        elif not queues and exchange:
+        if not is_said and not queues and exchange:
             logger.warning(
                 "No queue is bound to exchange %r for %r: the message is dropped",
                 *(exchange, routing_key),
                 extra=event("celery.unroutable", exchange=exchange, key=routing_key),
             )
-        # What continues a task is not to be part of a transaction, so one on another alias is no
-        # reason to refuse it.
-        using = self.naming.using if continues else self.connection.send_using
-        for queue in queues:
-            self._put(queue, message, using=using, apart=apart)
+        # Neither commands nor what continues a task is to be part of a transaction, so one on
+        # another alias is no reason to refuse it.
+        is_free = continues or not (task or queues)
+        using = self.naming.using if is_free else self.connection.send_using
+        said = replace(outgoing(self.naming.control, message), tag="", deliver_at=None)
+        engine = running(self.naming)
+        # A worker does not wait until what is for processes is sent, except in a transaction.
+        is_later = bool(engine) and not task and not connections[self.naming.using].in_atomic_block
+        if is_said and not is_later:
+            ones.append(said)
+        if ones:
+            self._send(ones, using, apart=apart, continues=continues)
+        if is_said and is_later and engine is not None:
+            engine.publish(said)
 
-    def _queues_of(self, exchange: str, key: str, *, is_task: bool) -> list[str]:
+    def _queues_of(self, exchange: str, key: str, message: Payload, *, is_task: bool) -> list[str]:
         """Return the queues of tasks to which the message goes."""
         if not exchange:
             return [] if self._is_box(key) else [key]
-        if not is_task and not self._may_be_bound(exchange):
+        if not is_task and not self._may_be_bound(exchange, message):
             return self._bound(exchange, key)
         # Also where one is known here: others may have bound more, and each gets its copy.
         self._note(exchange, self.bindings.look())
@@ -298,10 +357,15 @@ class Channel(virtual.Channel):  # type: ignore[misc]
                 self.state.exchanges[exchange]["learned"] = True
             super().queue_bind(one.queue, exchange, one.key)
 
-    def _may_be_bound(self, exchange: str) -> bool:
-        """Tell whether queues of tasks may be bound to the exchange, by any process."""
+    def _may_be_bound(self, exchange: str, message: Payload) -> bool:
+        """Tell whether a message that is no task may be for queues of tasks, bound by any process.
+
+        Not what only processes read, and what need not outlive the broker.
+        """
+        if exchange.endswith(ONLY_FOR_PROCESSES):
+            return False
         known = self.state.exchanges.get(exchange)
-        return known is None or (bool(known["durable"]) and exchange not in EVENTS)
+        return known is None or bool(known["durable"]) or not _is_transient(message)
 
     def _bound(self, exchange: str, key: str) -> list[str]:
         table = self.state.exchanges.get(exchange, {}).get("table")
@@ -316,7 +380,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         if is_task:
             return False
         properties = message["properties"]
-        transient = properties.get("delivery_mode") == TRANSIENT
+        transient = _is_transient(message)
         # A reply goes to the queue of a process, which only that one has declared. What else is to
         # outlive the broker is kept for a queue that nobody has declared yet.
         may_be_reply = transient or properties.get("correlation_id")
@@ -330,18 +394,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         except UnknownTopic:
             return False
         return True
-
-    def _say(self, message: Payload, *, apart: bool) -> None:
-        """Send what is for processes; from a worker without a wait, except in a transaction."""
-        one, using = outgoing(self.naming.control, message), self.naming.using
-        say = partial(send, one.topic, one.body, key=one.key, headers=one.headers, using=using)
-        engine = running(self.naming)
-        if apart:
-            elsewhere(using, say)
-        elif engine is not None and not connections[using].in_atomic_block:
-            engine.publish(one)
-        else:
-            say()
 
     def _is_apart(self) -> bool:
         """Tell whether what continues a task must stand though a transaction is rolled back.
@@ -362,29 +414,20 @@ class Channel(virtual.Channel):  # type: ignore[misc]
             )
         return True
 
-    def _put(
-        self,
-        queue: str,
-        message: Payload,
-        *,
-        using: str | None = None,
-        apart: bool = False,
-        **kwargs: Any,
+    def _send(
+        self, ones: list[Outgoing], using: str | None, *, apart: bool, continues: bool
     ) -> None:
-        priority = message["properties"].get("priority")
-        one = outgoing(self.naming.topic(queue, priority), message)
-        put = partial(
-            send,
-            one.topic,
-            one.body,
-            key=one.key,
-            tag=one.tag,
-            headers=one.headers,
-            deliver_at=one.deliver_at,
-            using=using,
-        )
+        def put() -> None:
+            try:
+                _write(ones, using)
+            except SendOutcomeUnknown:
+                if not continues:
+                    raise
+                # The task ends with an error if this does: rather it goes on twice than never.
+                _write(ones, using)
+
         if apart:
-            elsewhere(self.naming.using, put)
+            elsewhere(self.naming.using, partial(retrying, put, self.naming.using))
         else:
             put()
 
@@ -433,8 +476,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         box = self.engine.control.boxes[queue]
         if not box.messages:
             self.engine.ask(self.engine.look)
-        payload = box.next()
-        return None if payload is None else self.tagged(payload)
+        post = box.next()
+        return None if post is None else self.taken(post)
 
     def _get_one(self, queue: str) -> Payload | None:
         engine = self.engine
@@ -449,11 +492,18 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         tag, payload = found
         return self.tagged(payload, tag)
 
-    def tagged(self, payload: Payload, tag: int | None = None) -> Payload:
-        """Return the message with its tag, as this channel knows it."""
-        if tag is not None:
-            self.intake.hand_over(tag, payload["headers"].get("id") or "")
-        payload["properties"]["delivery_tag"] = next(_unclaimed) if tag is None else tag
+    def tagged(self, payload: Payload, tag: int) -> Payload:
+        """Return a claimed message with its tag, as this channel knows it."""
+        self.intake.hand_over(tag, id_of(payload) or "")
+        payload["properties"]["delivery_tag"] = tag
+        return payload
+
+    def taken(self, post: Post, box: Mailbox | None = None) -> Payload:
+        """Return a message of a queue of this process with a tag; to ``box`` it can go back."""
+        payload, tag = post[0], next(_unclaimed)
+        if box is not None and box.name not in self.no_ack:
+            self.posts[tag] = box, post
+        payload["properties"]["delivery_tag"] = tag
         return payload
 
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
@@ -476,6 +526,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         groups = ConsumerGroup.objects.using(self.naming.using).select_related("topic")
         return list(groups.filter(topic__name__in=self.naming.topics(queue), name=GROUP))
 
+    def _is_read(self, queue: str) -> bool:
+        """Tell whether a worker consumes from the queue, in any process."""
+        clients = Consumer.objects.using(self.naming.using).live()
+        return clients.filter(group__in=self._groups(queue)).exists()
+
     def _waiting(self, queue: str) -> int:
         """Return how many messages of the queue wait for a worker."""
         using = self.naming.using
@@ -495,16 +550,43 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         return purge(self.naming.topics(queue), self.naming.using)
 
 
+def _write(ones: list[Outgoing], using: str | None) -> None:
+    """Send all or none; one message costs less by ``send()``."""
+    one, *more = ones
+    if more:
+        send_many(ones, using=using)
+    else:
+        send(
+            one.topic,
+            one.body,
+            key=one.key,
+            tag=one.tag,
+            headers=one.headers,
+            deliver_at=one.deliver_at,
+            using=using,
+        )
+
+
+def _request() -> Any:
+    """Return the request of the task that runs in this thread, or None."""
+    from celery import current_task
+
+    request = current_task.request if current_task else None
+    return request if request and request.id else None  # without an id it is called as a function
+
+
+def _is_transient(message: Payload) -> bool:
+    return bool(message["properties"].get("delivery_mode") == TRANSIENT)
+
+
 def _continues(message: Payload) -> bool:
     """Tell whether a task continues the one that runs in this thread.
 
     A retry and what replaces a task have its id. Of a chain that replaces it only the last task
     has, but Celery counts in each how often a task was replaced.
     """
-    from celery import current_task
-
-    request = current_task.request if current_task else None
-    if request is None or not request.id:  # without an id it is called as a function
+    request = _request()
+    if request is None:
         return False
     headers = message.get("headers") or {}
     replaced = (headers.get("replaced_task_nesting") or 0) > (request.replaced_task_nesting or 0)

@@ -22,7 +22,7 @@ from streams.conf import FRESH_SECONDS, MAX_BATCH
 from streams.database.elsewhere import elsewhere
 from streams.database.remembered import Fresh
 from streams.database.retrying import retrying
-from streams.database.transactions import can_commit_apart, in_transaction, sees_the_past
+from streams.database.transactions import can_commit_apart, in_transaction
 from streams.deliver.due import Due
 from streams.log import ends
 from streams.log.bodies import StoredMessage, stored_messages
@@ -119,26 +119,34 @@ class Tail:
         return found
 
 
+# A message with what it was read from: it may become too old in a mailbox.
+Post = tuple[Payload, StoredMessage]
+
+
 @dataclass
 class Mailbox:
     """A queue of this process: what it is bound to, and what has come for it."""
 
     name: str
-    # Each with what it was read from: it may become too old here.
-    messages: deque[tuple[Payload, StoredMessage]] = field(
-        default_factory=lambda: deque(maxlen=MOST)
-    )
+    messages: deque[Post] = field(default_factory=lambda: deque(maxlen=MOST))
     # Exchanges with their types, keys, and patterns of the keys of a topic exchange.
     bindings: set[tuple[str, str, str, str | None]] = field(default_factory=set)
     consumed: bool = False
 
-    def next(self) -> Payload | None:
+    def next(self) -> Post | None:
         """Return the next message, or None, and leave out those that have become too old."""
         while self.messages:
             payload, row = self.messages.popleft()
             if not is_too_old(row, payload):
-                return payload
+                return payload, row
         return None
+
+    def put_back(self, post: Post) -> None:
+        payload, row = post
+        again = copy_of(payload)
+        info = again["properties"]["delivery_info"]
+        again["properties"]["delivery_info"] = {**info, "redelivered": True}
+        self.messages.appendleft((again, row))
 
     def takes(self, exchange: str, key: str) -> bool:
         if not exchange:
@@ -217,7 +225,8 @@ class Bindings:
         found = None if again else _read.fresh(place)
         if found is None:
             until = time.monotonic() + FRESH_SECONDS
-            found = elsewhere(using, self._all) if sees_the_past(using) else self._all()
+            # A transaction may not see what others have said, and may have failed.
+            found = elsewhere(using, self._all) if can_commit_apart(using) else self._all()
             _read.keep(place, found, until, using)
         return found
 
@@ -234,13 +243,25 @@ class Bindings:
             if headers and headers.keys() >= set(Binding._fields):
                 yield pk, headers, Binding(*(headers[name] for name in Binding._fields))
 
-    def add(self, binding: Binding) -> None:
-        """Let others know of a binding. In a transaction, which may be rolled back, it is not said.
+    def has(self, exchange: str) -> bool:
+        """Tell whether a queue is bound to the exchange by now."""
+        found = self.look(again=True)
+        return any(bound for one, bound in found.items() if one.exchange == exchange)
 
-        A worker, which has none open, says the same.
+    def add(self, binding: Binding) -> None:
+        """Let others know of a binding, also if the open transaction is rolled back.
+
+        On SQLite it is not said in a transaction. A worker, which has none open, says the same.
         """
         using = self._naming.using
-        if in_transaction(using) or self.look(again=True).get(binding):
+        if can_commit_apart(using):
+            elsewhere(using, partial(self._add, binding))
+        elif not in_transaction(using):
+            self._add(binding)
+
+    def _add(self, binding: Binding) -> None:
+        using = self._naming.using
+        if self.look(again=True).get(binding):
             return
         opened_topic(self._naming.bindings, using, FOR_EVER)
         send(self._naming.bindings, headers=binding._asdict(), using=using)

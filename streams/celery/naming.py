@@ -45,6 +45,11 @@ class Naming:
                     f"ems://{host} names no database: it must be “ems://” or an alias in DATABASES."
                 )
             using = found[0]
+        if not connections.settings[using]["AUTOCOMMIT"]:
+            raise ConfigurationError(
+                f"AUTOCOMMIT is off in DATABASES[{using!r}]: nobody would commit what Celery sends"
+                " after a task has ended. Name a database where it is on: ems://alias"
+            )
         steps = options.get("priority_steps") or ()
         if not all(type(step) is int and 0 <= step <= MOST_PRIORITY for step in steps):
             raise ConfigurationError(

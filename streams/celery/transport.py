@@ -126,8 +126,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]
         engine = self.engine
         for queue, channel in list(self.consumers.items()):
             box = engine.control.boxes.get(queue)
-            if box is not None and (payload := box.next()) is not None:
-                self._deliver(channel.tagged(payload), queue)
+            if box is not None and (post := box.next()) is not None:
+                self._deliver(channel.taken(post, box), queue)
                 return True
         for channel in list(self.channels):
             intake = channel.intake

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TypeVar
 
-from django.db import connections
+from streams.database.transactions import new_connection
 
 T = TypeVar("T")
 
@@ -24,12 +24,10 @@ def elsewhere(using: str, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             # The project may have AUTOCOMMIT off, and then nobody would commit the work.
-            connections[using].set_autocommit(True)
-            outcome.append(work())
+            with new_connection(using):
+                outcome.append(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failure.append(error)
-        finally:
-            connections[using].close()
 
     thread = Thread(target=copy_context().run, args=(run,), name="ems-elsewhere", daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery, Task, current_app
 from celery.exceptions import Reject, SoftTimeLimitExceeded
-from django.db import transaction
+from django.db import connection, connections, transaction
 
 from tests.hostapp.models import Handled
 
@@ -84,6 +84,27 @@ def retried_in_transaction(self: Task, name: str, beside: Any = None) -> None:
     note(name)
     if beside is not None:
         beside.delay()
+    raise self.retry(countdown=0)
+
+
+@broker.task(bind=True)
+@transaction.atomic
+def retried_in_a_failed_transaction(self: Task) -> None:
+    transaction.set_rollback(True)  # as after an error of the database: no read is possible
+    raise self.retry(countdown=0)
+
+
+@broker.task(bind=True)
+def retried_without_a_connection(self: Task) -> None:
+    connection.close()  # as Celery does before each task
+    raise self.retry(countdown=0)
+
+
+@broker.task(bind=True)
+def retried_on_a_lost_connection(self: Task) -> None:
+    with connection.cursor() as mine, connections["other"].cursor() as killer:
+        mine.execute("SELECT CONNECTION_ID()")
+        killer.execute("KILL %s", mine.fetchone())
     raise self.retry(countdown=0)
 
 

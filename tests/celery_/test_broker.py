@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import Error, OperationalError, transaction
+from django.db import Error, OperationalError, connections, transaction
 from kombu import Exchange, Queue
 
 from streams import send
@@ -122,12 +122,15 @@ def test_another_process_knows_what_is_bound_to_an_exchange() -> None:
     assert Message.objects.filter(partition__topic__name="celery.orders").count() == 1
 
 
-def test_a_url_names_an_alias() -> None:
+def test_a_url_names_an_alias(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Naming.of("other", {}).using == "other"
     with pytest.raises(ConfigurationError, match="no database"):
         Naming.of("nowhere", {})
     with pytest.raises(ConfigurationError, match="priority_steps"):
         Naming.of(None, {"priority_steps": ["high"]})
+    monkeypatch.setitem(connections.settings["other"], "AUTOCOMMIT", False)
+    with pytest.raises(ConfigurationError, match="AUTOCOMMIT is off in DATABASES\\['other'\\]"):
+        Naming.of("other", {})
 
 
 @pytest.mark.parametrize("pattern", ["celery.*", "celery.orders", "celery.mails.*"])

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import chain as chain_of
+from itertools import repeat
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
 from celery import Task, chain
 from celery.app.trace import build_tracer
 from celery.exceptions import Reject
+from django.db import OperationalError, connections, transaction
 from django.db import connection as database
-from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 from kombu import Exchange, Queue
 from kombu.common import Broadcast
 from kombu.transport.virtual.base import NotEquivalentError
 
+from streams import conf
+from streams.celery import channel
 from streams.database import remembered
-from streams.errors import TaskRefused
-from streams.models import Message
+from streams.errors import SendOutcomeUnknown, TaskRefused, TopicDenied, WrongDatabase
+from streams.log import topics
+from streams.models import Access, Message, Topic
 from streams.observe.audit.walk import audit
+from streams.operate.topics import create
 from tests.celery_ import broker as tasks
 from tests.celery_.broker import broker, ran, record
 
@@ -54,6 +61,77 @@ def test_a_retry_stands_though_the_transaction_of_its_task_is_rolled_back() -> N
     run(tasks.retried_in_transaction, "one")
     assert not ran("one")
     assert waiting("celery") == 1
+
+
+@pytest.mark.mysql
+def test_a_retry_stands_though_the_transaction_of_its_task_has_failed() -> None:
+    with broker.connection() as connection:
+        Queue("orders", Exchange("shop", "topic"), "#")(connection.default_channel).declare()
+    for where in (
+        {"exchange": "shop", "routing_key": "new"},
+        {"exchange": "", "routing_key": "orders"},
+    ):
+        remembered.forget()
+        run(tasks.retried_in_a_failed_transaction, **where)
+    assert waiting("orders") == 2
+
+
+@pytest.mark.mysql
+def test_a_queue_may_be_declared_in_a_failed_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conf, "FRESH_SECONDS", 0.0)  # its topic is to be read again
+    queue = Queue("orders", Exchange("shop"), "new")
+    with broker.connection() as one, broker.connection() as two:
+        queue(one.default_channel).declare()
+        with transaction.atomic():
+            transaction.set_rollback(True)
+            queue(two.default_channel).declare()
+
+
+@pytest.mark.mysql
+def test_a_queue_may_be_declared_where_its_topic_is_not_committed_yet() -> None:
+    with transaction.atomic():
+        create("celery.reports", 1, "default")
+        record.apply_async(["it"], queue="reports")
+    assert waiting("reports") == 1
+
+
+@pytest.mark.mysql
+def test_a_retry_is_sent_though_the_connection_of_its_task_is_lost() -> None:
+    run(tasks.retried_on_a_lost_connection)
+    assert sent() == [tasks.retried_on_a_lost_connection.name]
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize(
+    ("task", "args"),
+    [(tasks.retried_without_a_connection, ()), (tasks.retried_in_transaction, ("one",))],
+)
+def test_a_retry_is_sent_though_the_database_cannot_be_reached_at_once(
+    task: Task, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver: Any = type(connections["default"])
+    connect, away = driver.get_new_connection, OperationalError(2003, "no route")
+    answers = chain_of([away], repeat(None))
+
+    def get_new_connection(self: Any, parameters: Any) -> Any:
+        if error := next(answers):
+            raise error
+        return connect(self, parameters)
+
+    database.ensure_connection()
+    monkeypatch.setattr(driver, "get_new_connection", get_new_connection)
+    run(task, *args)
+    assert sent() == [task.name]
+
+
+def test_a_retry_is_rather_sent_twice_than_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "send", unknown := Mock(side_effect=[SendOutcomeUnknown, []]))
+    run(tasks.retried, "one")
+    assert unknown.call_count == 2
+    unknown.side_effect = SendOutcomeUnknown
+    with pytest.raises(SendOutcomeUnknown):
+        record.delay("its sender decides")
+    assert unknown.call_count == 3
 
 
 @pytest.mark.mysql
@@ -138,8 +216,10 @@ def test_a_task_reaches_a_queue_by_an_exchange_that_is_not_durable() -> None:
     with broker.connection() as one, broker.connection() as two:
         Queue("brief", exchange, "brief", durable=False)(one.default_channel).declare()
         exchange(two.default_channel).declare()
-        record.apply_async(["it"], exchange="brief", routing_key="brief", connection=two)
-    assert waiting("brief") == 1
+        to = {"exchange": "brief", "routing_key": "brief"}
+        two.Producer().publish({"n": 1}, **to)  # what is no task, and is to outlive the broker
+        record.apply_async(["it"], connection=two, **to)
+    assert waiting("brief") == 2
 
 
 @pytest.mark.usefixtures("protocol")
@@ -175,6 +255,32 @@ def test_a_task_for_a_fanout_exchange_reaches_the_processes_that_run() -> None:
         record.apply_async(["it"], queue=queue, declare=fanout, connection=two)
         one.drain_events(timeout=30)
     assert [it.headers["task"] for it in got] == [record.name]
+
+
+def test_a_task_for_a_fanout_exchange_is_refused_in_a_transaction_on_another_database() -> None:
+    to = {"exchange": "all", "declare": [Exchange("all", type="fanout")]}
+    with pytest.raises(WrongDatabase), transaction.atomic(using="other"):
+        record.apply_async(["it"], **to)
+
+
+def test_what_a_queue_of_one_process_is_given_back_comes_again() -> None:
+    got: list[Any] = []
+
+    def handle(_body: Any, message: Any) -> None:
+        got.append(message)
+        (message.requeue if len(got) == 1 else message.ack)()
+
+    queue = Broadcast("all")
+    with (
+        broker.connection() as connection,
+        connection.Consumer([queue], callbacks=[handle]) as consumer,
+    ):
+        record.apply_async(["it"], queue=queue, connection=connection)
+        for _ in range(2):
+            connection.drain_events(timeout=30)
+        assert not consumer.channel.posts
+    assert [message.delivery_info["redelivered"] for message in got] == [False, True]
+    assert got[0].headers == got[1].headers
 
 
 def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable() -> None:
@@ -247,6 +353,17 @@ def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it(own: bool)
     assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [3, 2, 1]
 
 
+def test_what_is_for_several_queues_is_sent_to_all_or_to_none() -> None:
+    with broker.connection() as connection:
+        for queue in ("orders", "stock"):
+            Queue(queue, Exchange("shop"), "new")(connection.default_channel).declare()
+        Topic.objects.filter(name="celery.stock").update(access=Access.READ_ONLY)
+        topics.forget()
+        with pytest.raises(TopicDenied):
+            connection.Producer().publish({"n": 1}, exchange="shop", routing_key="new")
+    assert waiting("orders") == 0
+
+
 @pytest.mark.parametrize("how", ["unbind_from", "delete"])
 def test_a_queue_that_is_bound_no_more_gets_no_copy_from_any_process(how: str) -> None:
     exchange = Exchange("shop", "topic")
@@ -284,6 +401,35 @@ def test_a_queue_is_bound_no_more_though_the_transaction_is_rolled_back() -> Non
             record.apply_async(["it"], exchange="shop", routing_key="new", connection=two)
 
 
+@pytest.mark.mysql
+def test_a_queue_that_is_declared_again_in_a_transaction_is_bound_again() -> None:
+    queue = Queue("mails", Exchange("shop"), "new")
+    to = {"exchange": "shop", "routing_key": "new"}
+    with broker.connection() as one, broker.connection() as two:
+        queue(one.default_channel).declare()
+        queue(one.default_channel).delete()
+        with transaction.atomic():
+            record.apply_async(["it"], declare=[queue], connection=two, **to)
+        record.apply_async(["it"], connection=one, **to)
+    assert waiting("mails") == 2
+
+
+def test_what_is_used_is_not_deleted_if_only_what_is_unused_is_to_be() -> None:
+    with broker.connection() as one, broker.connection() as two:
+        queue = Queue("mails", Exchange("shop"), "new")
+        queue(one.default_channel).declare()
+        two.Producer().publish({"n": 1}, routing_key="mails")
+        assert one.default_channel.basic_get("mails") is not None
+        queue(two.default_channel).delete(if_unused=True)
+        Exchange("shop")(two.default_channel).delete(if_unused=True)
+        to = {"exchange": "shop", "routing_key": "new"}
+        record.apply_async(["it"], connection=two, **to)
+        one.close()
+        queue(two.default_channel).delete(if_unused=True)
+        with pytest.raises(TaskRefused):
+            record.apply_async(["it"], connection=two, **to)
+
+
 def test_an_exchange_that_is_deleted_takes_no_queue_with_it() -> None:
     with broker.connection() as one, broker.connection() as two:
         channel = one.default_channel
@@ -296,12 +442,18 @@ def test_an_exchange_that_is_deleted_takes_no_queue_with_it() -> None:
         assert channel.basic_get("orders") is not None
 
 
-def test_a_queue_that_is_not_empty_is_not_deleted_if_only_an_empty_one_is_to_be() -> None:
+def test_a_queue_that_is_not_empty_is_not_deleted_if_only_an_empty_one_is_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with broker.connection() as connection:
         channel = connection.default_channel
         queue = Queue("mails", Exchange("shop"), "new")(channel)
         queue.declare()
-        connection.Producer().publish({"n": 1}, routing_key="mails")
+        to = {"exchange": "shop", "routing_key": "new"}
+        connection.Producer().publish({"n": 1}, **to)
+        queue.delete(if_empty=True)
+        record.apply_async(["it"], connection=connection, **to)  # it is bound as before
+        monkeypatch.setattr(channel, "_waiting", lambda _queue: 0)  # it came after this look
         queue.delete(if_empty=True)
         assert channel.basic_get("mails") is not None
 
@@ -349,6 +501,13 @@ def test_what_others_have_bound_is_not_read_again_for_each_message() -> None:
     assert waiting("orders") == 4
 
 
+def test_a_command_reads_nothing_of_what_is_bound() -> None:
+    with CaptureQueriesContext(database) as queries:
+        broker.control.revoke("one")
+    assert len(queries) > 0
+    assert not [query for query in queries if "celery:bindings" in query["sql"]]
+
+
 def test_what_is_bound_since_the_last_look_is_found_where_nothing_else_is() -> None:
     with broker.connection() as one, broker.connection() as two:
         Exchange("shop")(two.default_channel).declare()
@@ -359,13 +518,14 @@ def test_what_is_bound_since_the_last_look_is_found_where_nothing_else_is() -> N
     assert waiting("orders") == 1
 
 
+@pytest.mark.usefixtures("protocol")
 @pytest.mark.parametrize("begun", [True, False])
 def test_what_is_given_back_at_the_end_has_spent_an_attempt_if_it_had_begun(begun: bool) -> None:
     """As a cold shutdown gives it back, by SIGQUIT."""
     one = record.delay("it")
     with broker.connection() as connection:
         channel = connection.default_channel
-        assert channel.basic_get("celery").headers["id"] == one.id
+        assert channel.basic_get("celery").properties["correlation_id"] == one.id
         if begun:
             connection.transport._note_begin(one.id)
         channel.qos.restore_unacked()
