@@ -68,8 +68,8 @@ def _write(home: Home, using: str) -> None:
         for name, rule in _same(AlarmRule, home.rules, using).items():
             told = {channel.name for channel in rule.channels.using(using)}
             if told != home.told[name]:
-                told_now = (channels[one] for one in home.told[name] if one in channels)
-                tell_these(rule, told_now, using)
+                chosen = (channels[one] for one in home.told[name] if one in channels)
+                tell_these(rule, chosen, using)
 
 
 def _same(

@@ -290,7 +290,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         self._patiently(self._publish, message, exchange, routing_key)
 
     def _patiently(self, work: Callable[[*Ts], None], *args: *Ts) -> None:
-        """Do it again for a while, outside a transaction, while the database is away."""
+        """Do ``work``; outside a transaction, again for a while if the database is away."""
         token = PATIENCE.set(PATIENCE.get() if _request() else PATIENCE_SECONDS)
         try:
             retrying(work, self.naming.using, *args)
@@ -308,9 +308,14 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         is_said = self._is_for_processes(message, exchange, queues, is_task=task)
         priority = message["properties"].get("priority")
         ones = [outgoing(self.naming.topic(queue, priority), message) for queue in queues]
-        if not is_said and not queues and task:
+        engine: Engine | None = None
+        if is_said:
+            said = replace(outgoing(self.naming.control, message), tag="", deliver_at=None)
+            if (engine := self._sends_later(is_task=task)) is None:
+                ones.append(said)
+        elif not queues and task:
             raise _refused(exchange, routing_key)
-        if not is_said and not queues and exchange:
+        elif not queues and exchange:
             logger.warning(
                 "No queue is bound to exchange %r for %r: the message is dropped",
                 *(exchange, routing_key),
@@ -320,16 +325,19 @@ class Channel(virtual.Channel):  # type: ignore[misc]
         # another alias is no reason to refuse it.
         is_free = continues or not (task or queues)
         using = self.naming.using if is_free else self.connection.send_using
-        said = replace(outgoing(self.naming.control, message), tag="", deliver_at=None)
-        engine = running(self.naming)
-        # A worker does not wait until what is for processes is sent, except in a transaction.
-        is_later = bool(engine) and not task and not connections[self.naming.using].in_atomic_block
-        if is_said and not is_later:
-            ones.append(said)
         if ones:
             self._send(ones, using, apart=apart, continues=continues)
-        if is_said and is_later and engine is not None:
+        if engine is not None:
             engine.publish(said)
+
+    def _sends_later(self, *, is_task: bool) -> Engine | None:
+        """Return the engine of a worker, which need not wait until what is for processes is sent.
+
+        None for a task, which must not get lost, and in a transaction.
+        """
+        if is_task or connections[self.naming.using].in_atomic_block:
+            return None
+        return running(self.naming)
 
     def _queues_of(self, exchange: str, key: str, message: Payload, *, is_task: bool) -> list[str]:
         """Return the queues of tasks to which the message goes."""
