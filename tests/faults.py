@@ -37,14 +37,15 @@ def strides(some: int, all_: int = 1) -> pytest.MarkDecorator:
 
 
 class Guillotine:
-    """Ends this process, by SIGKILL, before its n-th statement or COMMIT.
+    """Ends this process, by SIGKILL, before its n-th statement or COMMIT, or ``after`` it.
 
-    To the database, "after one" is the same as "before the next". Install it only in a process
-    that may die: it is never taken off.
+    To the database, "after one" is the same as "before the next"; to a progress file it is not.
+    Install it only in a process that may die: it is never taken off.
     """
 
-    def __init__(self, point: int) -> None:
+    def __init__(self, point: int, *, after: bool = False) -> None:
         self._left = point
+        self._after = after
 
     def install(self) -> None:
         self._watch = watching(self._around)  # kept: it ends with this object
@@ -52,9 +53,13 @@ class Guillotine:
 
     def _around(self, connection: object, text: str, work: Callable[[], Any]) -> Any:
         self._left -= 1
-        if not self._left:
+        last = not self._left
+        if last and not self._after:
             os.kill(os.getpid(), signal.SIGKILL)
-        return work()
+        done = work()
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
 
 @contextmanager

@@ -93,7 +93,10 @@ class Hands:
         return bool(self._ended or self._failed)
 
     def take(self, supply: Supply, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
-        """Have a delivery in hand; return its messages, each with the tag that settles it."""
+        """Have a delivery in hand; return its messages, each with the tag that settles it.
+
+        None of them, if the delivery is lost.
+        """
         delivery = taken.delivery
         first = delivery.first_offset
         with self._lock:
@@ -104,7 +107,24 @@ class Hands:
             self._hands.add(hand)
             tagged = [(next(_tags), message) for message in taken.messages]
             self._places |= {tag: (hand, message.offset) for tag, message in tagged}
-        return tagged
+        try:
+            self._start(hand)
+        except LeaseLost:
+            self._drop(hand)
+        except BaseException:
+            self._drop(hand)  # the next look gives it back, as a stray
+            raise
+        return tagged if hand in self._hands else []
+
+    def _start(self, hand: Hand) -> None:
+        """Record the start of what counts by it. Raises LeaseLost.
+
+        Its worker may have begun it before anything is heard of that. The slot is there before:
+        by it, whoever finds this process dead knows whether the start was one.
+        """
+        delivery = hand.delivery
+        if not delivery.started_at and delivery.counts_starts(is_last=hand.supply.known.one_call):
+            delivery.start(HOLD)
 
     def _free_slot(self) -> tuple[str, UnreadSlot]:
         name = self._free.pop() if self._free else ""

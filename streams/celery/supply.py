@@ -135,9 +135,6 @@ class Supply:
                 tell(self.registration, delivery, opened.closed)
             if opened.messages:
                 hold(delivery, opened.messages)
-                # Its worker may have begun it before anything is heard of that.
-                if delivery.counts_starts(is_last=known.one_call) and not delivery.started_at:
-                    delivery.start(HOLD)
                 alone = bool(delivery.alone or (retry and retry.alone))
                 return Taken(delivery, opened.messages, alone)
         return None

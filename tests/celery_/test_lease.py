@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from functools import partial
+from itertools import count
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -20,9 +23,21 @@ from streams.celery import engine as engine_module
 from streams.celery.engine import Engine, Intake
 from streams.celery.hands import Hands
 from streams.celery.naming import Naming
+from streams.chaos.forks import in_fork
 from streams.log.bodies import stored_messages
 from streams.log.sequencer import sequence
-from streams.models import Consumer, ConsumerGroup, Delivery, Partition, State, Step, Topic, UtcNow
+from streams.models import (
+    Consumer,
+    ConsumerGroup,
+    Delivery,
+    Kind,
+    Partition,
+    RetryMessage,
+    State,
+    Step,
+    Topic,
+    UtcNow,
+)
 from streams.models.consumer import LEASE
 from streams.operate.topic_deletion import TopicDeletion
 from streams.process.deaths import Deaths
@@ -30,6 +45,7 @@ from streams.process.shared.client import Client
 from streams.process.shared.death_lock import DeathLock
 from streams.process.shared.progress_file import ProgressFile, left_in
 from streams.steps.sweep import sweep
+from tests.faults import Guillotine
 from tests.processes import wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database]
@@ -353,6 +369,35 @@ def test_after_a_split_the_file_says_of_each_part_what_has_ended(engine: Engine)
     ended = {at for row in rows.filter(state=State.DONE) for at in row.offsets}
     assert {start, start + 5} <= ended
     assert not ended & {start + 2, start + 4}
+
+
+def fetch(point: int, *, after: bool) -> None:
+    """Fetch what there is, in a process that is killed before or after one of its statements."""
+    Guillotine(point, after=after).install()
+    engine = Engine(Naming.of(None, {}), Mock())
+    engine.consume(Intake(prefetch=100), "orders")
+    engine._step()
+    engine._step()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_statement_while_it_fetches_a_retry_it_spends_no_attempt(
+    engine: Engine, after: bool
+) -> None:
+    _client, hands, _intake = own(engine)
+    (tag,) = [tag for tag, (hand, _at) in hands._places.items() if hand.supply.queue == "orders"]
+    hands.begin([tag])
+    hands.reject(tag, requeue=True)
+    hands.flush()
+    for point in count(1):
+        status = in_fork(partial(fetch, point, after=after))
+        assert status in (0, -signal.SIGKILL)
+        Deaths("default").recover()
+        assert not Delivery.objects.held().filter(kind=Kind.RETRY).exists()
+        assert RetryMessage.objects.get().attempt == 2
+        if status == 0:
+            break
+    assert Delivery.objects.filter(kind=Kind.RETRY, state=State.RELEASED).exists()
 
 
 def test_a_log_that_is_read_in_part_is_read_again(

@@ -107,6 +107,20 @@ CELERY = [
         f"{TESTS}::test_after_a_death_what_had_not_begun_comes_back_at_once_with_no_attempt_spent",
     ),
     Mutant(
+        "a-start-before-its-slot",
+        "streams/celery/supply.py",
+        "                hold(delivery, opened.messages)\n",
+        "                hold(delivery, opened.messages)\n                delivery.start(HOLD)\n",
+        f"{LEASE}::test_killed_at_any_statement_while_it_fetches_a_retry_it_spends_no_attempt[True]",
+    ),
+    Mutant(
+        "a-retry-of-a-task-without-a-start",
+        HANDS_OF,
+        "            delivery.start(HOLD)\n",
+        "            pass\n",
+        f"{FAULTS}::test_a_task_that_kills_its_worker_is_dead_after_its_retries",
+    ),
+    Mutant(
         "a-task-outside-the-transaction",
         CHANNEL,
         "self._send(ones, using, apart=apart",
