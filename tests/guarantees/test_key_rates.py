@@ -26,9 +26,11 @@ pytestmark = [
     pytest.mark.mysql,
 ]
 
-# Each start is written with the time of the server: rows of (key, attempt, value).
+# Each start is written with its time, that of the one host: rows of (key, attempt, value). The
+# INSERT may come later.
 CODE = """
 import json, sys
+from datetime import UTC, datetime
 from django.core.management import call_command
 from django.db import connection
 from streams import consumer
@@ -36,8 +38,9 @@ from streams import consumer
 options = json.loads(sys.argv[1])
 
 def note(*messages):
-    row = "('%s', 'orders', %d, %d, UTC_TIMESTAMP(6))"
-    values = [row % (m.headers["tenant"], m.attempt, m.offset) for m in messages]
+    at = datetime.now(UTC).isoformat()
+    row = "('%s', 'orders', %d, %d, '%s')"
+    values = [row % (m.headers["tenant"], m.attempt, m.offset, at) for m in messages]
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO hostapp_handled (`group`, topic, `partition`, `offset`, value)"
                        " VALUES " + ", ".join(values))
