@@ -49,7 +49,6 @@ class Deaths:
         self._using = using
         self._look_at = 0.0
         self._unread: set[Path] = set()  # said once
-        self._groups: dict[Path, list[int]] = {}  # of the clients that have left these files
 
     def noticed(self) -> bool:
         """Tell, once in LOOK_SECONDS, whether a process has died. No statement is made."""
@@ -72,7 +71,6 @@ class Deaths:
         """
         done = 0
         with suppress(OSError):
-            self._groups = {path: ids for path, ids in self._groups.items() if path.exists()}
             for path in self._files():
                 with locked(path) as fd:
                     if fd is None:
@@ -82,7 +80,7 @@ class Deaths:
                     except NotOurs as why:
                         self._leave(path, why)
                         continue
-                    if self._end(left, path):
+                    if self._end(left):
                         path.unlink()
                         done += 1
         return done
@@ -104,11 +102,12 @@ class Deaths:
             extra=event("progress.unread", database=self._using),
         )
 
-    def _end(self, left: Left, path: Path) -> bool:
+    def _end(self, left: Left) -> bool:
         """End the claims of a process; return False if one of them could not be ended yet."""
         if not left.client_id:  # it has died before its first claim
             return True
-        groups = self._groups_of(left, path)
+        mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
+        groups = retrying(list, self._using, mine.values_list("group", flat=True))
         found: list[Recovered] = []
         named = {noted.delivery for noted in left.slots}
         claims = _claims(left)
@@ -124,7 +123,6 @@ class Deaths:
             over = all(ended) and self._none_in_flight(left, groups)
             if not over or self._not_named(left, named):
                 return False
-        mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
         retrying(mine.delete, self._using)
         logger.warning(
             "The process %s has died: its calls that had ended are settled, %d messages were in"
@@ -146,17 +144,6 @@ class Deaths:
         fresh = held.filter(progress=F("first_offset"), started_at=None).exclude(pk__in=named)
         return retrying(list, self._using, fresh.values_list("pk", "token"))
 
-    def _groups_of(self, left: Left, path: Path) -> list[int]:
-        """Return the groups that the first look at the file has found; none if that is unknown.
-
-        A sweep deletes the rows of the client, also while the commit of a claim is in flight.
-        """
-        if path not in self._groups:
-            mine = Consumer.objects.using(self._using).filter(client_id=left.client_id)
-            groups = mine.values_list("group", flat=True)
-            self._groups[path] = retrying(list, self._using, groups)
-        return self._groups[path]
-
     def _none_in_flight(self, left: Left, groups: Sequence[int]) -> bool:
         """Wait until each claim is committed or rolled back; return False if that takes too long.
 
@@ -166,7 +153,7 @@ class Deaths:
         if not left.whole:
             return True
         cursors = Cursor.objects.using(self._using)
-        # Whose rows are gone may have claimed for any group.
+        # A sweep has deleted the rows of the client: it may have claimed for any group.
         of_groups = cursors.filter(group__in=groups) if groups else cursors
         every = retrying(list, self._using, of_groups.values_list("pk", flat=True))
         try:

@@ -364,7 +364,7 @@ def test_after_a_split_the_file_says_of_each_part_what_has_ended(engine: Engine)
     named = [noted.delivery for noted in left.slots]
     assert len(named) == len(set(named))
     start = Delivery.objects.get(pk=first).first_offset
-    assert Deaths("default")._end(left, file.path)
+    assert Deaths("default")._end(left)
     rows = Delivery.objects.filter(group__topic__name="celery.orders", first_offset__gte=start)
     ended = {at for row in rows.filter(state=State.DONE) for at in row.offsets}
     assert {start, start + 5} <= ended

@@ -680,8 +680,6 @@ def test_a_claim_that_arrives_after_its_client_was_forgotten_is_given_back(late:
     assert deaths.recover() == 1
     assert retries() == {}
     assert given_back() == [(0, 9)]
-    assert deaths.recover() == 0
-    assert deaths._groups == {}  # nothing is remembered of a file that is gone
 
 
 @pytest.mark.mysql

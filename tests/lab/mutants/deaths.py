@@ -139,15 +139,6 @@ DEATHS = [
         f"{DYING}::test_a_claim_whose_commit_arrives_after_the_death_is_given_back",
         "mysql",
     ),
-    # One lease after the end of its own, a sweep deletes the rows that name its groups.
-    Mutant(
-        "the-groups-of-a-process-forgotten-with-its-client",
-        LOOK,
-        "        if path not in self._groups:\n",
-        "        if True:\n",
-        f"{DYING}::test_a_claim_that_arrives_after_its_client_was_forgotten_is_given_back",
-        "mysql",
-    ),
     Mutant(
         "not-begun-because-its-slot-is-damaged",
         FILE,
