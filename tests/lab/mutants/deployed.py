@@ -38,7 +38,7 @@ DEPLOYED = [
         ERASURE,
         "if subject.owns(row) or _is_erased(row)",
         "if subject.owns(row)",
-        f"{ERASING}::test_an_erasure_that_is_killed_anywhere_is_complete_when_it_is_run_again",
+        f"{ERASING}::test_an_error_of_a_handler_that_fails_after_the_erasure_is_erased_by_the_next",
     ),
     Mutant(
         "the-inbox-is-left-at-an-erasure",
