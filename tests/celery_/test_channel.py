@@ -283,7 +283,8 @@ def test_what_a_queue_of_one_process_is_given_back_comes_again() -> None:
     assert got[0].headers == got[1].headers
 
 
-def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable() -> None:
+@pytest.mark.parametrize("mode", [1, 2])
+def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable(mode: int) -> None:
     got: list[Any] = []
     exchange = Exchange("news", "fanout", durable=False)
     queue = Queue("news of one", exchange, durable=False)
@@ -292,7 +293,7 @@ def test_what_is_for_a_fanout_exchange_reaches_a_queue_that_is_not_durable() -> 
         broker.connection() as two,
         one.Consumer([queue], callbacks=[lambda body, _it: got.append(body)]),
     ):
-        two.Producer(exchange=exchange).publish({"n": 1})
+        two.Producer(exchange=exchange).publish({"n": 1}, delivery_mode=mode)
         one.drain_events(timeout=30)
     assert got == [{"n": 1}]
 
@@ -340,16 +341,18 @@ def test_what_is_sent_after_the_declaration_of_its_queue_was_rolled_back_is_kept
     assert waiting("later") == 2
 
 
+@pytest.mark.parametrize("mode", [1, 2])
 @pytest.mark.parametrize("own", [True, False])
-def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it(own: bool) -> None:
+def test_each_queue_of_an_exchange_gets_its_copy_whoever_has_bound_it(own: bool, mode: int) -> None:
     exchange = Exchange("shop", "topic")
+    to = {"exchange": "shop", "routing_key": "order.new", "delivery_mode": mode}
     with broker.connection() as one, broker.connection() as two:
         Queue("orders", exchange, "order.#")((two if own else one).default_channel).declare()
-        two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
+        two.Producer().publish({"n": 1}, **to)
         for queue in ("mails", "stock"):
             Queue(queue, exchange, "#.new")(one.default_channel).declare()
             remembered.forget()  # FRESH_SECONDS later, in another process
-            two.Producer().publish({"n": 1}, exchange="shop", routing_key="order.new")
+            two.Producer().publish({"n": 1}, **to)
     assert [waiting(queue) for queue in ("orders", "mails", "stock")] == [3, 2, 1]
 
 
