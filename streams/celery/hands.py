@@ -95,7 +95,7 @@ class Hands:
     def take(self, supply: Supply, taken: Taken) -> list[tuple[int, ReceivedMessage]]:
         """Have a delivery in hand; return its messages, each with the tag that settles it.
 
-        None of them, if the delivery is lost.
+        The list is empty if the delivery is lost.
         """
         delivery = taken.delivery
         first = delivery.first_offset

@@ -19,6 +19,7 @@ from streams.database.retrying import PATIENCE
 from streams.models import DeadMessage, Delivery, RetryMessage, State
 from streams.observe.audit.walk import audit
 from tests.faults import Severed
+from tests.processes import wait_for
 from tests.sessions import Session
 
 pytestmark = [
@@ -129,6 +130,29 @@ def test_the_split_of_a_part_takes_nothing_of_the_other_parts(
     assert not hands._hands
     assert not Delivery.objects.open().exists()
     assert audit("default") == []
+
+
+@pytest.mark.parametrize("point", range(1, 26))
+@pytest.mark.parametrize("done", [False, True])
+def test_a_retry_whose_fetch_was_cut_off_is_fetched_again(
+    engine: Engine, point: int, done: bool, second_connection: Callable[[], Session]
+) -> None:
+    hands, tags = hands_of(engine)
+    engine.begun(tags[:1])
+    hands.reject(tags[0], requeue=True)
+    flush(engine)
+    (intake,) = engine.intakes
+    intake.buffer.clear()
+    with Severed(point, second_connection(), done=done):
+        engine._guarded(engine.look)
+
+    def fetched() -> bool:
+        engine._guarded(engine.look)
+        return bool(intake.buffer)
+
+    wait_for(fetched)
+    assert [payload["body"] for _tag, _queue, payload in intake.buffer] == ["0"]
+    assert RetryMessage.objects.get().attempt == 2
 
 
 def test_a_thread_that_has_much_to_give_back_can_renew_the_lease_meanwhile(engine: Engine) -> None:

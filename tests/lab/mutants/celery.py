@@ -121,6 +121,14 @@ CELERY = [
         f"{FAULTS}::test_a_task_that_kills_its_worker_is_dead_after_its_retries",
     ),
     Mutant(
+        "a-retry-that-could-not-be-started-stays-in-hand",
+        HANDS_OF,
+        "            self._drop(hand)  # the next look gives it back, as a stray\n",
+        "",
+        f"{HANDS}::test_a_retry_whose_fetch_was_cut_off_is_fetched_again",
+        "mysql",
+    ),
+    Mutant(
         "a-task-outside-the-transaction",
         CHANNEL,
         "self._send(ones, using, apart=apart",
